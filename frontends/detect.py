@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from irscope.diagnostics import few
 from irscope.errors import LoadError, UsageError
 from irscope.files import is_recording
 from irscope.frontends.files.archive import Archive
@@ -186,9 +187,8 @@ def zip_refusal(names: Iterable[str], path: Path) -> LoadError:
             if matches(entries):
                 return LoadError(f"this is {what}", code=code, where=str(path), hint=advice)
     inside = next((name for name in entries if name.endswith(_MODELS)), "")
-    first = ", ".join(list(entries)[:2])
-    more = f" and {len(entries) - 2} more" if len(entries) > 2 else ""
-    hint = f"unpack it, and name the model: {inside}" if inside else f"it holds {first}{more}" if entries else "it holds nothing"
+    first = few(list(entries), 2, f"all: unzip -l {path.name}") or "nothing"
+    hint = f"unpack it, and name the model: {inside}" if inside else f"it holds {first}"
     return LoadError("this zip archive is no PyTorch file", code=_NO_MODEL, where=str(path), hint=hint)
 
 
@@ -294,11 +294,8 @@ def wrapper_in(folder: Path) -> Path | None:
         if len(found) == 1:
             return found[0]
         if found:
-            listed = ", ".join(str(path.parent) for path in found[:_MOST_LISTED])
-            more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
-            raise LoadError(
-                f"the folder has {len(found)} compiled graphs", code="IRS100", where=str(folder), hint=f"name one: {listed}{more}"
-            )
+            listed = few([str(path.parent) for path in found], _MOST_LISTED, f"all: ls {found[0].parent.parent}")
+            raise LoadError(f"the folder has {len(found)} compiled graphs", code="IRS100", where=str(folder), hint=f"name one: {listed}")
     return None
 
 

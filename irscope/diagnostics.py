@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from irscope.immutable import immutable
 
@@ -38,6 +38,11 @@ class Diagnostic:
         tail = f" (and {self.count - 1} more like it)" if self.count > 1 else ""
         hint = f" [{self.hint}]" if self.hint else ""
         return f"{head}{self.severity.text} {self.code}: {self.message}{hint}{tail}"
+
+
+def few(names: Sequence[str], most: int, rest: str) -> str:
+    """Return the first names, and how many more there are; `rest` says what shows those."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more ({rest})" if len(names) > most else "")
 
 
 class DiagnosticSink:

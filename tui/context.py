@@ -148,7 +148,7 @@ class Context:
         yield sizes_text(sizes, _BY_USER), True
         sizes = tuple(replace(one, role="", symbol=one.short or one.symbol, short="") for one in sizes)
         for shown in range(len(sizes), 0, -1):
-            more = f" +{len(sizes) - shown} more" if shown < len(sizes) else ""
+            more = f" +{len(sizes) - shown} more (c)" if shown < len(sizes) else ""
             yield f"{sizes_text(sizes[:shown], _BY_USER)}{more}", True
 
     def _target_words(self, is_brief: bool) -> Iterator[str]:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 Part: TypeAlias = Table | Series
 _MOST_REMARKS = 200
-_MOST_UNKNOWN = 10
 _ROLES: dict[Severity, Role] = {Severity.ERROR: "error", Severity.WARNING: "unknown", Severity.NOTE: "faint"}
 
 
@@ -303,9 +302,8 @@ class Reports:
         coverage = report.coverage
         if coverage is not None and coverage.total:
             role: Role = "unknown" if coverage.known < coverage.total else "faint"
-            names = ", ".join(coverage.unknown[:_MOST_UNKNOWN])
-            more = f" and {len(coverage.unknown) - _MOST_UNKNOWN:,} more" if len(coverage.unknown) > _MOST_UNKNOWN else ""
-            yield (Span(f"known: {coverage.known:,} of {coverage.total:,}{f'; unknown: {clean(names)}{more}' if names else ''}", role),)
+            names = clean(", ".join(coverage.unknown))
+            yield (Span(f"known: {coverage.known:,} of {coverage.total:,}{f'; unknown: {names}' if names else ''}", role),)
         yield from ((Span(clean(f"note: {note}"), "faint"),) for note in report.notes)
         for diagnostic in report.diagnostics[:_MOST_REMARKS]:
             yield (Span(clean(str(diagnostic)), _ROLES[diagnostic.severity]),)

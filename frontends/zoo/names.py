@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from irscope.diagnostics import few
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.immutable import immutable
 from irscope.optiontext import OptionsError, items, json_value, read_options
@@ -208,7 +209,7 @@ def file_in(folder: Path) -> Path:
     first = found[0] if found else folder
     many = f"; `irscope run {first.parent}/*{first.suffix}` is a row for each, `irscope audit {folder} -o RESULTS` a dataset"
     hint = (
-        f"name the model file: {_listed(map(str, found))}{many if len(found) > 1 else ''}"
+        f"name the model file: {few(list(map(str, found)), _MOST_LISTED, f'all: ls {folder}')}{many if len(found) > 1 else ''}"
         if found
         else "it has neither a config.json nor a file of weights"
     )
@@ -224,12 +225,6 @@ def inside(folder: Path, name: str) -> Path:
     except Forbidden as error:
         raise LoadError(f"{name!r} {error}", code="IRS100", where=str(folder), hint=error.hint) from None
     return folder / name
-
-
-def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
-    return ", ".join(found[:_MOST_LISTED]) + more
 
 
 # -- what is not a model, and what to type instead ------------------------------------------------------------------------

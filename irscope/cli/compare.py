@@ -56,7 +56,8 @@ class Command:
 
     --fail-on makes it a test: peak>5% fails where B needs more than 5 % above A, flops>0%, nodes>10, unmatched>0, changed>0, weights>0
     (weights that differ, values included).
-    With a recording, limits are about how far the prediction is off: peak>3%, allocated>3%, reserved>3%, unmatched>0.
+    With a recording, limits are about how far the prediction is off, as a share of what was measured: peak>3%, delta>3%, reserved>3%,
+    unmatched>0.
 
     Exit codes: 0 done, 1 a limit of --fail-on is passed, 2 usage, 3 a file cannot be read, 4 a pass failed,
     5 a limit cannot be judged because a number is not known.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Container, Iterator, Sequence
 from typing import Any, Final
 
+from irscope.diagnostics import few
 from irscope.immutable import immutable
 from irscope.report.card import Card, CardDescribed, CardInput, StatedSize, sizes_of
 from irscope.report.celltext import LEGEND, SIGNS
@@ -254,10 +255,8 @@ class CardWriter:
         inputs = self.card.inputs
         if not inputs:
             return "none"
-        shown = ", ".join(f"{one.name} {_input_type(one)}" for one in inputs[:_INPUTS])
-        more = f" and {len(inputs) - _INPUTS} more ({_ALL_NAMED})" if len(inputs) > _INPUTS else ""
-        stated = sizes_text(self.card.sizes)
-        return "; ".join(filter(None, (f"{shown}{more}", stated)))
+        shown = few([f"{one.name} {_input_type(one)}" for one in inputs], _INPUTS, _ALL_NAMED)
+        return "; ".join(filter(None, (shown, sizes_text(self.card.sizes))))
 
     # -- what it takes -----------------------------------------------------------------------------------------
 
@@ -473,8 +472,7 @@ class CardWriter:
         if self.card.identity.nodes is None:
             said.append("what runs, its cost and its memory")
         if unknown.operators:
-            more = f" and {len(unknown.operators) - 3} more ({_ALL_NAMED})" if len(unknown.operators) > 3 else ""
-            said.append(f"the cost of {counted(unknown.operator_nodes, 'node')}: {', '.join(unknown.operators[:3])}{more}")
+            said.append(f"the cost of {counted(unknown.operator_nodes, 'node')}: {few(unknown.operators, 3, _ALL_NAMED)}")
         said += [
             f"the size of {counted(count, what)}" for count, what in ((unknown.tensors, "tensor"), (unknown.weights, "weight")) if count
         ]

@@ -135,11 +135,11 @@ def flow_label(values: Sequence[Value]) -> str:
 def flow_title(values: Sequence[Value]) -> str:
     """Return every tensor of an edge, for who points at it."""
     lines = []
-    for value in values[:8]:
+    for value in values:
         size = value.type.tensor_bytes
         known = f", {humanise(size, Kind.BYTES) if isinstance(size, int) else f'{size} bytes'}" if size is not None else ", size unknown"
         lines.append(f"{legible(value.name or 'unnamed')}: {legible(str(value.type))}{known}")
-    return "\n".join([*lines, *([f"and {len(values) - 8} more"] if len(values) > 8 else [])])
+    return "\n".join(lines)
 
 
 def _all_facts(drawing: Drawing, box: Box) -> list[tuple[str, str]]:

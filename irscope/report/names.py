@@ -51,7 +51,7 @@ def cut_name(text: str, width: int, ellipsis: str = "…") -> str:
     return _cut(text, width, ellipsis, 0, {}, 1, ())
 
 
-def _is_prose(text: str) -> bool:
+def is_prose(text: str) -> bool:
     """Return whether it is a sentence or a formula rather than a name: beginning and end of one tell most."""
     return text.count(" ", 0, LONGEST_TEXT) >= _MOST_BLANKS
 
@@ -138,7 +138,7 @@ def _first_difference(one: Sequence[_Part], other: Sequence[_Part]) -> int:
 def _cut(text: str, width: int, ellipsis: str, level: int, counts: Mapping[str, int], total: int, must: Sequence[int]) -> str:
     """Return a name that is too long for the width, with as much of it as there is room for."""
     gap = display_width(ellipsis)
-    if width <= gap or (not must and _is_prose(text)):
+    if width <= gap or (not must and is_prose(text)):
         return cut_middle(text, width, ellipsis)
     for finer in range(level, _CHARACTERS):
         parts = _parts(text, finer)

@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from irscope.diagnostics import Diagnostic, Severity
+from irscope.diagnostics import Diagnostic, Severity, few
 from irscope.immutable import immutable
 from irscope.report.cardtext import card_lines
 from irscope.report.celltext import CellWriter
 from irscope.report.chart import chart_lines
-from irscope.report.names import cut_names
+from irscope.report.names import cut_names, is_prose
 from irscope.report.options import Glyphs, RenderOptions
 from irscope.report.printable import ColumnRoom, column_widths, cut_middle, display_width, legible, pad, printable
 from irscope.report.report import Coverage, Document, Report
@@ -80,6 +80,14 @@ class Grid:
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
         return GAP.join(parts).rstrip()
+
+    def cut_texts(self) -> list[str]:
+        """Return the headings of columns in which a list or a sentence was cut; of a name what tells it apart stays."""
+        return [
+            column.heading
+            for column, width in zip(self.columns, self.widths, strict=True)
+            if not column.right and any(is_prose(cell) and display_width(cell) > width for cell in column.cells)
+        ]
 
     def rule(self, glyphs: Glyphs) -> str:
         """Return the thin line below the headings."""
@@ -279,9 +287,8 @@ class _Text:
         share = CellWriter(self.options).number(coverage.known / coverage.total, Kind.RATIO)
         text = f"coverage: {coverage.known:,} of {coverage.total:,} known ({share})"
         if coverage.unknown:
-            named = coverage.unknown[: _NAMES if self.limit else None]
-            more = len(coverage.unknown) - len(named)
-            text += f"; unknown: {', '.join(named)}{f' and {more:,} more; {self.options.all_rows}' if more else ''}"
+            most = _NAMES if self.limit else len(coverage.unknown)
+            text += f"; unknown: {few(coverage.unknown, most, self.options.all_rows)}"
         yield from self.wrapped(text, _INDENT, _YELLOW if coverage.known < coverage.total else _DIM)
 
     def table(self, table: Table, writer: CellWriter) -> Iterator[str]:
@@ -299,9 +306,9 @@ class _Text:
         yield from self.grid(grid)
         if left := table.left_out(shown, self.options.all_rows):
             yield from self.wrapped(left, _INDENT, _DIM)
-        if grid.hidden:
-            names = ", ".join(column.heading for column in grid.hidden)
-            yield from self.wrapped(f"no room for: {names}; a wider terminal or --format csv shows them", _INDENT, _DIM)
+        no_room = [("no room for", [column.heading for column in grid.hidden]), ("cut", grid.cut_texts())]
+        if said := [f"{what}: {', '.join(names)}" for what, names in no_room if names]:
+            yield from self.wrapped(f"{'; '.join(said)}; a wider terminal or --format csv shows them", _INDENT, _DIM)
 
     def column(self, column: Column, cells: Sequence[Cell], writer: CellWriter) -> GridColumn:
         number = column.kind.is_number

@@ -29,7 +29,6 @@ from irscope.session import Model
 
 COLOURINGS = ("class", "flops", "bytes", "memory", "parameters")
 """Criteria that boxes can be coloured by: the class of the operator, or their share of a measure."""
-_MOST_ROWS = 6
 _LONGEST_ATTR = 120
 
 # ----------------------------------------------------------------------------------------------------
@@ -244,12 +243,10 @@ def _node_facts(node: Node) -> Iterator[tuple[str, str]]:
     yield ("node", node.name)
     yield ("operator", f"{node.op}, {node.source}" if node.source and node.source != node.op else node.op)
     for words, values in (("reads", [value for value in node.inputs if value is not None]), ("makes", node.outputs)):
-        for value in values[:_MOST_ROWS]:
+        for value in values:
             size = value.type.tensor_bytes
             amount = f", {humanise(size, Kind.BYTES)}" if isinstance(size, int) and size else ""
             yield (words, f"{value.name or 'unnamed'}: {value.type}{amount}")
-        if len(values) > _MOST_ROWS:
-            yield (words, f"and {len(values) - _MOST_ROWS} more")
     if node.attrs:
         yield ("attributes", ", ".join(f"{key}={_short(value)}" for key, value in node.attrs.items()))
     if node.loc is not None:

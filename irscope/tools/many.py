@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from irscope._version import __version__
-from irscope.diagnostics import Severity
+from irscope.diagnostics import Severity, few
 from irscope.errors import IrscopeError, UsageError
 from irscope.frontends.zoo.names import PACKAGES, is_pattern
 from irscope.immutable import immutable
@@ -143,7 +143,7 @@ def _undecided(rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
     _, end, quickest = min(known, key=lambda one: one[0])
     near = [name for time, name in times if name != quickest and (end is None or time.ends[0] is None or time.ends[0] < end)]
     if near:
-        others = ", ".join(near[:_FEW_NAMES]) + (f" and {len(near) - _FEW_NAMES} more (--sort time:up)" if len(near) > _FEW_NAMES else "")
+        others = few(near, _FEW_NAMES, "--sort time:up")
         yield f"the order by time is not certain: beside {quickest}, which is predicted to be the quickest, it may be {others}"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from irscope.devices import Target, target_of
-from irscope.diagnostics import Diagnostic, Severity
+from irscope.diagnostics import Diagnostic, Severity, few
 from irscope.errors import UsageError
 from irscope.memory.caching import PLENTY, CachingAllocator, OutOfMemory
 from irscope.memory.caching.allocator import PendingFrees
@@ -482,8 +482,7 @@ class Simulation(Reported):
             totals, alive, allocated = step.by_category, step.alive, step.peak["allocated"]
         largest = sorted(((size, name) for name, size in totals.items() if size), reverse=True)
         if largest:
-            more = f" and {len(largest) - _DECIDING} more (--all)" if len(largest) > _DECIDING else ""
-            yield "made of", ", ".join(f"{name} {bytes_text(size)}" for size, name in largest[:_DECIDING]) + more
+            yield "made of", few([f"{name} {bytes_text(size)}" for size, name in largest], _DECIDING, "--all")
         late = [when for when, found in ((_LATE_STREAMS, self.lazy), (_LATE_WATCHDOG, self.in_flight)) if found is not None]
         if late:
             yield "the range", f"more is reserved where {' or '.join(late)}"
@@ -593,7 +592,7 @@ def _assumptions(simulation: Simulation) -> Iterator[tuple[str, str]]:
 
 
 def _lines(answers: Sequence[Answer]) -> str:
-    return ", ".join(one.line for one in answers[:3]) + (f" and {len(answers) - 3} more (--all --rows 0)" if len(answers) > 3 else "")
+    return few([one.line for one in answers], 3, "--all --rows 0")
 
 
 def _files_text(files: Sequence[Written], keeps: bool) -> str:

@@ -456,7 +456,6 @@ BUILT_IN = (
 
 
 _FAILED = "IRS471"
-_NAMED = 4
 _SAVINGS = (
     Column("rank", Kind.INDEX),
     Column("memory", Kind.BYTES, "memory"),
@@ -566,8 +565,7 @@ class Advise(Analysis[AdviceList]):
             found = []
             ask.problems.append(str(error))
         if ask.problems:
-            more = f", and {len(ask.problems) - 1} more" if len(ask.problems) > 1 else ""
-            result.failed[source.name] = ask.problems[0] + more
+            result.failed[source.name] = "; ".join(ask.problems)
             ctx.sink.warn(_FAILED, f"advice on {source.name} is not complete: {result.failed[source.name]}", about=source.name)
         return found
 
@@ -637,8 +635,7 @@ def _advice_cell(number: Dim | float | None) -> int | float | str | None:
 def _where(finding: Finding) -> Iterator[str]:
     for kind, found in (("weights", finding.weights), ("nodes", finding.nodes)):
         if found:
-            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            yield f"{kind}: {', '.join(one.name or '?' for one in found[:_NAMED])}{more}"
+            yield f"{kind}: {', '.join(one.name or '?' for one in found)}"
 
 
 def _largest_share(finding: Finding, wholes: dict[str, Dim | float | None]) -> float:

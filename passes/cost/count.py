@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Final, TypeAlias, TypeVar
 
-from irscope.diagnostics import Diagnostic, Severity
+from irscope.diagnostics import Diagnostic, Severity, few
 from irscope.immutable import mutable
 from irscope.ir.dims import Dim, SymDim, bounds, dim_max, dim_min
 from irscope.ir.dtypes import DType
@@ -417,9 +417,8 @@ class NodeCosts(Analysis[Costs]):
                 # Each is an operator of its own, so their names tell more than one reason would.
                 kernels = list(dict.fromkeys(node.source or str(node.attrs.get("kernel", "")) for node in nodes))
                 what = "1 generated kernel" if len(kernels) == 1 else f"{len(kernels)} generated kernels"
-                names = ", ".join(kernels[:_MOST_NAMED])
-                more = f" and {len(kernels) - _MOST_NAMED} more" if len(kernels) > _MOST_NAMED else ""
-                message = f"the cost of {what} is unknown and not part of the totals: {names}{more}"
+                names = few(kernels, _MOST_NAMED, "--passes layers --rows 0")
+                message = f"the cost of {what} is unknown and not part of the totals: {names}"
                 ctx.sink.add(Diagnostic(Severity.WARNING, "IRS401", message), about=op)
                 continue
             message = f"the cost of {op} is unknown and not part of the totals: {costs.reasons[nodes[0]]}"

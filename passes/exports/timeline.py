@@ -249,8 +249,6 @@ def frames(node: Node | None) -> list[Mapping[str, object]]:
 # The log of models that PyTorch's allocator does not run: sizes as they are requested, each tensor at an address of its own.
 
 _GRAIN = 512
-_MOST_NAMES = 3
-"""Tensors of one buffer that are named."""
 
 
 def requests_of(timeline: Timeline) -> AllocatorLog:
@@ -316,8 +314,7 @@ class _RequestRecorder:
 def _buffer_tensors(one: LiveRange) -> str:
     """Return the tensor in a buffer, or those that have it in turn."""
     names = [label_of(tensor.value) for tensor in one.tenants] or [label_of(one.value)]
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"{', then '.join(names[:_MOST_NAMES])}{more}"
+    return ", then ".join(names)
 
 
 def _alone(address: int, size: int, block: int) -> Segment:

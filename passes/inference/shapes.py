@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import ClassVar, Final
 
-from irscope.diagnostics import Diagnostic, Severity
+from irscope.diagnostics import Diagnostic, Severity, few
 from irscope.errors import UsageError
 from irscope.ir.bind import bind_option, bindable_elements, example_size, input_option, only_elements, type_binder, typed, unknown_option
 from irscope.ir.dims import Dim, SymDim, bounds, equal, only_size
@@ -589,7 +589,7 @@ class _Remedies:
         if on_data:
             return "", ", ".join(f"values of {name}" for name in list(self._data)[:_MOST_SIZES])
         named = [*(f"the type of {value.name}" for value in untyped), *(name for name, one in symbols.items() if not one.is_unknown)]
-        decided_by = ", ".join(named[:_MOST_SIZES]) + (f" and {len(named) - _MOST_SIZES} more" if len(named) > _MOST_SIZES else "")
+        decided_by = few(named, _MOST_SIZES, "--passes 'shapes' --rows 0")
         chosen = self._numbers_for(elements, {name: one for name, one in symbols.items() if not one.is_unknown and name not in elements})
         if chosen is None:
             return "", decided_by

@@ -11,6 +11,7 @@ from operator import add
 from typing import Literal, TypeAlias
 
 from irscope.devices import DeviceProfile
+from irscope.diagnostics import few
 from irscope.immutable import immutable, mutable
 from irscope.ir.dims import Dim, bounds, dim_max
 from irscope.ir.graph import Graph, Node, Value
@@ -134,15 +135,12 @@ class Timeline:
     def open_note(self) -> str:
         """Return what the limits of a peak rest on."""
         names = [label_of(one.value) for one in self.unsized_ranges]
-        return f"{len(self.unsized)} tensors have no known size: between the least and the most that {_some(names)} can be"
+        first = few(names, 2, "--passes shapes --rows 0")
+        return f"{len(self.unsized)} tensors have no known size: between the least and the most that {first} can be"
 
     def why(self, one: LiveRange, step: int) -> str:
         """Return why the tensor in a storage is alive at a step."""
         return why_alive(self.steps, one, step)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
 def why_alive(steps: Sequence[Node], one: LiveRange, step: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
+from irscope.diagnostics import few
 from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
@@ -96,9 +97,7 @@ class Arch(Analysis[Kind]):
         )
 
     def _names(self, nodes: Sequence[Node]) -> str:
-        shown = nodes[: self.top] if self.top else nodes
-        more = f" and {len(nodes) - len(shown)} more (arch{{top=0}} names all)" if len(nodes) > len(shown) else ""
-        return ", ".join(node.name for node in shown) + more
+        return few([node.name for node in nodes], self.top or len(nodes), "arch{top=0}")
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -336,7 +336,7 @@ FOREIGN_FILES: dict[str, tuple[bytes, str, str]] = {
     "model.keras": (zipped("config.json", "model.weights.h5", folder=""), "Keras", "IRS104"),
     "package.zip": (zipped("Data/com.apple.CoreML/model.mlmodel", folder=""), "Core ML", "IRS104"),
     "models.zip": (zipped("readme.txt", "nets/model.onnx", folder=""), "nets/model.onnx", "IRS103"),
-    "some.zip": (zipped("a.txt", "b.txt", "c.txt", folder=""), "a.txt, b.txt and 1 more", "IRS103"),
+    "some.zip": (zipped("a.txt", "b.txt", "c.txt", folder=""), "a.txt, b.txt and 1 more (all: unzip -l some.zip)", "IRS103"),
     "model.so": (b"\x7fELF\x02\x01\x01" + bytes(40), "compiled library", "IRS104"),
     "model.onnx.gz": (b"\x1f\x8b\x08\x00" + bytes(20), "compressed", "IRS103"),
     "model.tar": (b"model.onnx".ljust(257, b"\0") + b"ustar\x0000" + bytes(250), "tar archive", "IRS103"),

@@ -111,7 +111,7 @@ class _NodeDetail:
         for value in values[:_MOST_VALUES]:
             yield from lines_of(value)
         if len(values) > _MOST_VALUES:
-            yield (Span(f"  and {len(values) - _MOST_VALUES:,} more", "faint"),)
+            yield (Span(f"  and {len(values) - _MOST_VALUES:,} more (irscope show has all)", "faint"),)
 
     def input(self, value: Value | None) -> Iterator[Line]:
         if value is None:
@@ -145,7 +145,7 @@ class _NodeDetail:
             return
         first = self.results.aliases.storage(value) if self.results.aliases is not None else value
         names = [label(one, self.results, self.symbols) for one in others[:_MOST_SHARED]]
-        more = f" and {len(others) - _MOST_SHARED:,} more" if len(others) > _MOST_SHARED else ""
+        more = f" and {len(others) - _MOST_SHARED:,} more (irscope run --passes alias)" if len(others) > _MOST_SHARED else ""
         yield (Span("    shares its storage with ", "faint"), Span(", ".join(names), "name"), Span(more, "faint"))
         if first is not value:
             yield (Span("    which is that of ", "faint"), Span(label(first, self.results, self.symbols), "name"))
@@ -236,10 +236,8 @@ class _GroupDetail:
         yield self.total("result bytes ", self.results.sizes, "sizes")
         yield from self.dearest()
         yield _heading("operators")
-        for op, count in counts.most_common(_TOP):
+        for op, count in counts.most_common():
             yield (Span(f"  {symbols.clean(op)}", "operator"), Span(f"  {count:,}"))
-        if len(counts) > _TOP:
-            yield (Span(f"  and {len(counts) - _TOP:,} more kinds", "faint"),)
 
     def operators(self) -> Counter[str]:
         """Return the number of nodes of each operator below, in the order in which operators first occur in the model."""

@@ -84,7 +84,7 @@ class Diff:
                 found.append((Span(f"    {line.skipped:,} unchanged {'line' if line.skipped == 1 else 'lines'}", "faint"),))
             found.append((Span(f"{line.sign} {clean(line.text)}", _ROLES[line.sign]),))
         if self.hidden:
-            found.append((Span(f"    and {self.hidden:,} more lines", "faint"),))
+            found.append((Span(f"    and {self.hidden:,} more lines (irscope opt --print-after-all)", "faint"),))
         return found
 
     def operator_rows(self, symbols: Symbols) -> list[Line]:

@@ -208,8 +208,8 @@ def _row_cells(compared: ModelComparison, row: Row) -> tuple[object, ...]:
         compared.module(row),
         *numbers,
         row.how.value if row.how is not None else "",
-        _first_names(compared.a, row.a),
-        _first_names(compared.b, row.b),
+        _names(compared.a, row.a),
+        _names(compared.b, row.b),
     )
 
 
@@ -235,9 +235,8 @@ def what(compared: ModelComparison, row: Row) -> str:
     return "; ".join(found)
 
 
-def _first_names(side: Side, numbers: Sequence[int]) -> str:
-    names = [side.nodes[number].name for number in numbers[:8]]
-    return ", ".join(names) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
+def _names(side: Side, numbers: Sequence[int]) -> str:
+    return ", ".join(side.nodes[number].name for number in numbers)
 
 
 def _less(a: Dim, b: Dim) -> Dim:

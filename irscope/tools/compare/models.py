@@ -144,13 +144,11 @@ class _Grouper:
 
 
 def ops_text(side: Side, numbers: tuple[int, ...]) -> str:
-    """Return the operators of some nodes, in order, repeated ones counted; of many the most frequent."""
+    """Return the operators of some nodes, in order, of many how often each occurs."""
     ops = [side.nodes[number].op for number in numbers]
     if len(ops) <= _MOST_NAMED:
         return " + ".join(ops)
-    counts = Counter(ops).most_common()
-    shown = " + ".join(f"{count} {op}" if count > 1 else op for op, count in counts[:_MOST_NAMED])
-    return f"{shown} + {sum(count for _, count in counts[_MOST_NAMED:])} more" if len(counts) > _MOST_NAMED else shown
+    return " + ".join(f"{count} {op}" if count > 1 else op for op, count in Counter(ops).most_common())
 
 
 # ----------------------------------------------------------------------------------------------------

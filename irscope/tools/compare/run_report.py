@@ -22,10 +22,7 @@ from irscope.tools.compare.matching import How
 from irscope.tools.compare.runs import COLD, WARM, Figure, Measured, RunComparison
 from irscope.tools.recorded import beside_least, trust_lines, trust_of
 
-ERRORS = (
-    "error: predicted less measured, as a share of the measured delta, of reserved as a share of that; "
-    "delta is what the {} adds to the baseline"
-)
+ERRORS = "error: predicted less measured, as a share of what was measured; delta is what the {} adds to the baseline"
 _RECURRENT = "a recurrent layer on a processor: oneDNN makes tensors for each layer, which no operator shows and no prediction has"
 _ALIVE = "alive: bytes beyond the baseline, kernels' workspaces left out on both sides"
 _LEAST = (
@@ -356,9 +353,9 @@ def nodes_table(compared: RunComparison) -> Table:
         ops = dict.fromkeys(compared.recording.ops[op].op for step in steps for op in compared.matching.ops_of.get(step, ()))
         rows.append(
             (
-                _first_of([compared.steps[step].name for step in steps]),
-                _first_of(list(dict.fromkeys(compared.steps[step].op for step in steps))),
-                _first_of(list(ops)),
+                ", ".join(compared.steps[step].name for step in steps),
+                ", ".join(dict.fromkeys(compared.steps[step].op for step in steps)),
+                ", ".join(ops),
                 first.scope.module,
                 *number_cells(compared, steps),
                 "" if how is None else _HOW[how],
@@ -376,10 +373,6 @@ def nodes_table(compared: RunComparison) -> Table:
 
 
 _HOW = {How.NAME: "name", How.ORDER: "order", How.DATA: "data", How.WEIGHTS: "weights"}
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def modules_table(compared: RunComparison) -> Table:
@@ -432,7 +425,7 @@ def _figure_number(value: object) -> Number | None:
     return value if isinstance(value, int | float) else None
 
 
-RUN_MEASURES = ("peak", "reserved", "baseline", "unmatched")
+RUN_MEASURES = ("peak", "delta", "reserved", "baseline", "unmatched")
 """Names that `--fail-on` takes for a model and a recording."""
 
 
@@ -443,15 +436,13 @@ def run_measures(compared: RunComparison) -> dict[str, Measure]:
 
 
 def measures_of(found: Sequence[Figure], lonely: int, total: int, what: str) -> dict[str, Measure]:
-    """Return how far figures are off, as a share of the measured delta, and how many of a model's `what` are not matched."""
+    """Return how far figures are off, and how many of a model's `what` are not matched."""
     made: dict[str, Measure] = {"reserved": Measure(None, None, "unknown")}
     for figure in found:
         if figure.name in RUN_MEASURES:
             text = f"predicted {humanise(figure.predicted, Kind.BYTES)}, measured {humanise(figure.measured, Kind.BYTES)}"
             amount = None if figure.difference is None else float(abs(figure.difference))
             share = None if figure.error is None else abs(figure.error)
-            if share is not None:
-                text += f", off by {share:.2%}{'' if figure.name == 'reserved' else ' of the delta'}"
-            made[figure.name] = Measure(amount, share, text)
+            made[figure.name] = Measure(amount, share, text if share is None else f"{text}, off by {share:.2%}")
     made["unmatched"] = Measure(lonely, lonely / total if total else 0.0, f"{lonely:,} of {total:,} {what} are not matched")
     return made

@@ -458,10 +458,6 @@ class Figure:
     """baseline, peak, delta or reserved."""
     predicted: Quantity
     measured: int | None
-    of: int | None
-    """Denominator of the error's share: the measured delta, except for the reserved figure, which is its own, as a delta may be far below a
-    segment.
-    """
 
     @property
     def difference(self) -> int | None:
@@ -471,16 +467,15 @@ class Figure:
 
     @property
     def error(self) -> float | None:
-        """Return the difference as a share of `of`; None where one of them is not known."""
-        if self.difference is None or self.of is None:
+        """Return the difference as a share of what was measured; None where one of them is not known."""
+        if self.difference is None:
             return None
-        return self.difference / self.of if self.of else (0.0 if self.difference == 0 else None)
+        return self.difference / self.measured if self.measured else (0.0 if self.difference == 0 else None)
 
 
 def figures_of(baseline: Quantity, peak: Quantity, held: int | None, top: int | None, delta: int | None) -> list[Figure]:
     """Return what there is before a run, its peak and what it adds, as predicted and as measured."""
-    rows = (("baseline", baseline, held), ("peak", peak, top), ("delta", peak - baseline, delta))
-    return [Figure(name, predicted, measured, delta) for name, predicted, measured in rows]
+    return [Figure("baseline", baseline, held), Figure("peak", peak, top), Figure("delta", peak - baseline, delta)]
 
 
 @immutable
@@ -554,7 +549,7 @@ class RunComparison:
             peak = None if measured.baseline is None else measured.baseline + delta
         predicted = self.expected.runs[run]
         made = figures_of(self.expected.baseline, predicted.peak, measured.baseline, peak, delta)
-        return [*made, Figure("reserved", predicted.reserved, measured.reserved, measured.reserved)]
+        return [*made, Figure("reserved", predicted.reserved, measured.reserved)]
 
     def workspaces(self, run: str) -> int | None:
         """Return by how much kernels' workspaces raised the peak; None where the recording has no events."""

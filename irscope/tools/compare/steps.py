@@ -178,7 +178,7 @@ class StepComparison:
         delta = top - baseline if top is not None and baseline is not None else None
         made = figures_of(before, peak, baseline, top, delta)
         if not self.is_cpu:
-            made.append(Figure("reserved", memory.counter("reserved", step), measured.reserved, measured.reserved))
+            made.append(Figure("reserved", memory.counter("reserved", step), measured.reserved))
         return made
 
     def runs(self) -> list[str]:

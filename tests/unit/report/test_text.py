@@ -90,6 +90,12 @@ def test_an_empty_table_says_so() -> None:
     assert "  Narrow: no rows\n" in text(Report("p", tables=(Table.of([], ["node"], "Narrow"),)))
 
 
+def test_a_list_that_is_cut_names_what_shows_it() -> None:
+    table = Table.of([["a", ", ".join(f"node{at}" for at in range(30))]], ["node", "what"], "Long")
+    assert "cut: what; a wider terminal or --format csv shows them" in " ".join(text(Report("p", tables=(table,)), width=60).split())
+    assert "cut: " not in text(Report("p", tables=(table,)), width=None)
+
+
 def test_columns_without_room_are_named() -> None:
     keys = [f"statistic{at}" for at in range(12)]
     table = Table.of([["name", *([0.123456] * 12)]], ["node", *(f"{key}:number" for key in keys)], "Wide")
@@ -161,7 +167,7 @@ def test_groups_of_one_make_become_a_small_table() -> None:
 
 def test_coverage_names_a_few_and_counts_the_rest() -> None:
     unknown = tuple(f"op{at}" for at in range(11))
-    assert "unknown: op0, op1, op2, op3, op4, op5, op6, op7 and 3 more; --rows 0 shows all" in text(
+    assert "unknown: op0, op1, op2, op3, op4, op5, op6, op7 and 3 more (--rows 0 shows all)" in text(
         Report("p", coverage=Coverage(0, 11, unknown))
     )
     whole = text(Report("p", coverage=Coverage(0, 11, unknown)), rows=0)

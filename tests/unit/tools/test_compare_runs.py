@@ -28,7 +28,7 @@ from irscope.report.jsonout import json_lines
 from irscope.report.values import Quantity
 from irscope.tools.compare import compare_recording, run_comparison
 from irscope.tools.compare.matching import How
-from irscope.tools.compare.run_report import overhead_of
+from irscope.tools.compare.run_report import RUN_MEASURES, overhead_of
 from irscope.tools.compare.runs import Figure, RunComparison, catalogued, settings_of
 from tests.tools.pages import compare_schema
 from tests.unit.tools.texts import MLP, model
@@ -98,12 +98,14 @@ def test_figures_are_predicted_and_measured() -> None:
     assert found["reserved"].predicted.value is None and found["reserved"].measured is None
 
 
-def test_errors_are_shares_of_the_delta() -> None:
+def test_errors_are_shares_of_what_was_measured() -> None:
     # The run kept 256 bytes that the prediction knows nothing of.
     late = (MemoryEvent("warm", 2 * HIDDEN, 0, block=9), *events())
     found = {figure.name: figure for figure in compared(recording(events=late)).figures("warm")}
     assert found["delta"].difference == -2 * HIDDEN
-    assert found["delta"].error == found["peak"].error == -0.5
+    assert found["delta"].error == -0.5
+    assert found["peak"].error == -2 * HIDDEN / (BASELINE + 4 * HIDDEN)
+    assert set(found) | {"unmatched"} == set(RUN_MEASURES)
 
 
 def test_nodes_are_matched_by_name_and_have_both_numbers() -> None:
@@ -311,7 +313,7 @@ def test_the_document_follows_the_schema() -> None:
 
 def test_what_is_reserved_is_off_by_a_share_of_itself() -> None:
     """2 MiB of 13 are 15 %, however little a small model adds to its baseline."""
-    reserved = Figure("reserved", Quantity(15 << 20), 13 << 20, 13 << 20)
+    reserved = Figure("reserved", Quantity(15 << 20), 13 << 20)
     assert reserved.error == pytest.approx(2 / 13)
 
 
