@@ -280,6 +280,7 @@ def _scatter(use: Use) -> Sequence[Value]:
         "mapped": integers(numbers.get("scatter_dims_to_operand_dims")),
         "vector_axis": next(iter(integers(numbers.get("index_vector_dim"))), 0),
         "work": work_of(use.operation.regions[0]) if use.operation.regions else 0,
+        "adds": _function(use)[0] == "add",
     }
     return use.add("tensor.scatter_general", use.operands, {name: value for name, value in attrs.items() if value not in ((), 0)}).outputs
 

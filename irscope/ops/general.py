@@ -363,8 +363,8 @@ _MOVES = (
         roles=frozenset({OpRole.LOOKUP}),
     ),
     op(
-        "tensor.scatter_general(Tensor[] xs, *, int[] window=[], int[] inserted=[], int[] mapped=[], int vector_axis=0, int work=0) "
-        "-> Tensor[]",
+        "tensor.scatter_general(Tensor[] xs, *, int[] window=[], int[] inserted=[], int[] mapped=[], int vector_axis=0, int work=0, "
+        "bool adds=False) -> Tensor[]",
         Family.INDEXING,
         infer=_infer_scatter,
         cost=_cost_scatter,

@@ -67,7 +67,10 @@ class Body:
         self.unsized: list[Value] = []
         self.states = list(states)
         self.inner: dict[Node, Body] = {}
+        self.operands: dict[Node, list[Value]] = {}
+        """What nodes read that the compiler has read something else."""
         self._alias()
+        self._reduce_as_it_lies()
         self.users = self._users()
         self.fused: set[Node] = set()
         self.again: set[Node] = set()
@@ -80,6 +83,8 @@ class Body:
         self._leaves: dict[Node, frozenset[Value]] = {}
         self._copies: set[object] = set()
         """Copies of operands in another order that an earlier kernel makes."""
+        self._first: dict[Node, frozenset[object]] = {}
+        """Copies over which nodes write, as their operand is still read."""
         self.is_loose = is_loose
         """True where nothing is fused, and nothing written over: for an upper bound."""
         if not is_loose:
@@ -142,11 +147,32 @@ class Body:
         is_matrix = len(moved) == 2
         return is_matrix and (is_product(makes) or all(isinstance(user, Node) and is_product(user) for user in node.outputs[0].users or ()))
 
+    def reads(self, node: Node) -> list[Value]:
+        """Return the values that a node reads."""
+        return self.operands.get(node) or read_values(node)
+
+    def _reduce_as_it_lies(self) -> None:
+        """Have a reduction read what only lies in another order, where its result is the same (AlgebraicSimplifier::HandleReduce)."""
+        for node in self.steps:
+            spec, value = find_op(node.op), node.inputs[0] if node.inputs else None
+            if spec is None or spec.family is not Family.REDUCTION or len(node.inputs) != 1 or value is None:
+                continue
+            axes = node.attrs.get("axes")
+            while (made := value.node) is not None and made in self.place and OpRole.TRANSPOSE in self._roles(made):
+                perm, below = made.attrs.get("perm"), made.inputs[0]
+                if below is None or not isinstance(perm, tuple) or not isinstance(axes, tuple):
+                    break
+                left = [axis for place, axis in enumerate(perm) if place not in axes]
+                if left != sorted(left, key=str) or self._axes_of(value) != self._axes_of(below):
+                    break
+                value, axes = below, tuple(perm[axis] for axis in axes if isinstance(axis, int) and axis < len(perm))
+                self.operands[node] = [value]
+
     def _users(self) -> dict[Value, list[Node | None]]:
         """Return who reads each value: nodes of this graph, None for its results."""
         found: dict[Value, list[Node | None]] = {}
         for node in self.steps:
-            for value in {self.root(one) for one in read_values(node)}:
+            for value in {self.root(one) for one in self.reads(node)}:
                 if node.outputs and self.roots.get(node.outputs[0]) is not None and len(node.outputs) == 1 and not node.regions:
                     continue  # the same value under another shape
                 found.setdefault(value, []).append(node)
@@ -194,7 +220,8 @@ class Body:
     def _on_all_paths(self, node: Node, users: Iterable[Node]) -> bool:
         """Return whether no stored value comes of a node and goes into the kernel of one of its users."""
         self._leaves.clear()  # of a time when fewer nodes were fused
-        stored = {leaf.node for user in users for leaf in self.leaves(user)} - {None, node}
+        # Of a product only the copy of an operand is a kernel that it goes into.
+        stored = {leaf.node for user in users if not is_product(user) for leaf in self.leaves(user)} - {None, node}
         seen: set[Node] = set()
         waiting = [one for one in stored if one is not None]
         while waiting:
@@ -204,7 +231,7 @@ class Body:
             if at in seen or self.place.get(at, -1) < self.place[node]:
                 continue
             seen.add(at)
-            waiting.extend(made for value in read_values(at) if (made := self.root(value).node) is not None)
+            waiting.extend(made for value in self.reads(at) if (made := self.root(value).node) is not None)
         return True
 
     def goes_into(self, made: Node | None, user: Node, value: Value) -> bool:
@@ -221,7 +248,7 @@ class Body:
             return False
         if user in self.library:
             return False
-        return OpRole.WRITE_PART not in spec.roles or self.root(user.inputs[0] or value) is not value
+        return OpRole.WRITE_PART not in spec.roles or self.root(self.reads(user)[0]) is not value
 
     def _is_free(self, node: Node) -> bool:
         """Return whether a node makes something of constants alone, at no cost."""
@@ -294,7 +321,7 @@ class Body:
         found = self._leaves.get(node)
         if found is None:
             parts: set[Value] = set()
-            for value in read_values(node):
+            for value in self.reads(node):
                 root = self.root(value)
                 made = root.node
                 if made is not None and self.goes_into(made, node, root):
@@ -313,6 +340,8 @@ class Body:
         for node in self.steps:
             if self.has_buffer(node) and (node.regions or not all(output in self.roots for output in node.outputs)):
                 made.extend(self._kernels_of(node))
+        if not self.is_loose:
+            made = self._copied_first(made)
         readers: dict[object, list[Kernel]] = {}
         missing: dict[int, int] = {}
         for kernel in sorted(made, key=lambda kernel: self._is_swapped(kernel.node)):
@@ -338,6 +367,33 @@ class Body:
                     if missing[id(kernel)] == 0:
                         queue.append(kernel)
         return order
+
+    def _copied_first(self, kernels: list[Kernel]) -> list[Kernel]:
+        """Have what is written over copied, where it is an argument or something may read it later (CopyInsertion)."""
+        makers, before, readers = _ancestors(kernels)
+        results = {self.root(value) for value in self.graph.outputs}
+        states = {argument for argument, _ in self.states}
+        found: list[Kernel] = []
+        for step, kernel in enumerate(kernels):
+            for value in self._changed(kernel.node) if kernel.makes and kernel.makes[0][0] in kernel.node.outputs else ():
+                is_read = value in results or any(one != step and not before[step] >> one & 1 for one in readers.get(value, ()))
+                if value in kernel.reads and value not in states and (is_read or value not in makers):
+                    copy = ("copy", kernel.node, value)
+                    found.append(Kernel(kernel.node, {value: None}, [(copy, self.size(value))]))
+                    kernel.reads = {copy if read is value else read: None for read in kernel.reads}
+                    self._first[kernel.node] = self._first.get(kernel.node, frozenset()) | {copy}
+            found.append(kernel)
+        return found
+
+    def _changed(self, node: Node) -> list[Value]:
+        """Return the operands over which a node writes."""
+        if OpRole.WRITE_PART in self._roles(node):
+            return [self.root(value) for value in self.reads(node)[:1]]
+        if control_of(node) is not Control.LOOP or not node.regions:
+            return []
+        region = node.regions[0]
+        triples = zip(node.inputs[2:], region.inputs[2:], region.outputs[1:], strict=False)
+        return [self.root(state) for state, argument, result in triples if state is not None and result is not argument]
 
     def _order_readers(self, readers: dict[object, list[Kernel]]) -> None:
         """Order the readers of a reshape or copy as a walk from the results finds them: those that were the same are the first one's."""
@@ -367,11 +423,33 @@ class Body:
         return is_product(node) and any(isinstance(user, Node) and user.outputs[0] in self.roots for user in node.outputs[0].users or ())
 
     def _kernels_of(self, node: Node) -> list[Kernel]:
-        """Return the kernel of a node, and those that bring operands of a product into another order or element type before it."""
-        before: list[Kernel] = []
+        """Return the kernel of a node, and those that the compiler has before it."""
         reads: dict[object, None] = {value: None for value in sorted(self.leaves(node), key=self._order)}
         makes: list[tuple[object, int]] = [(output, self.size(output)) for output in node.outputs if output not in self.roots]
+        before = self._operand_copies(node, reads)
+        inner: list[tuple[object, int]] = []
         spec = find_op(node.op)
+        if spec is not None and spec.family in _PRODUCTS and makes:
+            if self._widened(node) and self._wide_result(makes[0]) > makes[0][1]:
+                inner.append((("product", node, 0), self._wide_result(makes[0])))
+            elif _is_convolution(node) and self._is_made_turned(node):
+                inner.append((("product", node, 2), makes[0][1]))
+        elif node.op == SCATTERED and makes:
+            before, reads = self._scattered(node, reads)
+        elif control_of(node) is Control.LOOP and not self.is_loose:
+            table: tuple[str, Node, int] = ("tuple", node, 0)
+            before.append(Kernel(node, reads, [(table, _POINTER * self._carried(node))]))
+            reads = {table: None, **reads}
+        if node in self.partial and makes:
+            inner.append((("product", node, 1), makes[0][1]))
+        for made in inner:
+            before.append(Kernel(node, reads, [made]))
+            reads = {made[0]: None}
+        return [*before, Kernel(node, reads, makes)]
+
+    def _operand_copies(self, node: Node, reads: dict[object, None]) -> list[Kernel]:
+        """Return the kernels that bring operands of products into another order or element type, and have the node read what they make."""
+        before: list[Kernel] = []
         for each in (one for one in self._members.get(node, [node]) if is_product(one) or _is_convolution(one)):
             wide = self._widened(each)
             for place, value in enumerate(each.inputs[:2]):
@@ -390,19 +468,15 @@ class Body:
             for place, value in enumerate(each.inputs[:2]):  # an operand may be both as it is and copied
                 if value is not None and not self._is_copied(each, place) and (root := self.root(value)).node not in self.fused:
                     reads[root] = None
-        if spec is not None and spec.family in _PRODUCTS:
-            wide = self._widened(node)
-            if wide and makes and self._wide_result(makes[0]) > makes[0][1]:
-                product = ("product", node, 0)
-                before.append(Kernel(node, reads, [(product, self._wide_result(makes[0]))]))
-                reads = {product: None}
-        elif spec is not None and spec.family is Family.POOLING and node.op == SCATTERED and makes:
-            before, reads = self._scattered(node, reads)
-        if node in self.partial and makes:
-            partial = ("product", node, 1)
-            before.append(Kernel(node, reads, [(partial, makes[0][1])]))
-            reads = {partial: None}
-        return [*before, Kernel(node, reads, makes)]
+        return before
+
+    def _carried(self, node: Node) -> int:
+        """Return how many values a loop has in its table of pointers: its counter, its states, and what it reads of those around it."""
+        states = {self.root(value) for value in node.inputs[2:] if value is not None}
+        outside = {self.root(value) for value in read_values(node) if value.role is not Role.CONSTANT} - states
+        inner = {value for region in node.regions for one in region.walk() for value in one.outputs}
+        inner |= {value for region in node.regions for body in region.graphs() for value in body.inputs}
+        return 1 + len(node.inputs[2:]) + len(outside - inner - set(node.inputs[:2]))
 
     def _scattered(self, node: Node, reads: dict[object, None]) -> tuple[list[Kernel], dict[object, None]]:
         """Return the nodes that the compiler makes of a scatter by windows: numbers of places along each axis, the place of each window's
@@ -419,7 +493,9 @@ class Body:
         before = [Kernel(node, {}, [(axis, wide)]) for axis in axes]
         before.append(Kernel(node, {self.root(x): None, **dict.fromkeys(axes)}, [(chosen, narrow * (rank + 1))]))
         before.append(Kernel(node, {chosen: None}, [(places, narrow * rank)]))
-        return before, {places: None, **{read: None for read in reads if read is not self.root(x)}}
+        start: tuple[str, Node, int] = ("start", node, 0)
+        before.append(Kernel(node, {}, [(start, self.size(node.outputs[0]))]))
+        return before, {start: None, places: None, **{read: None for read in reads if read is not self.root(x)}}
 
     def _order(self, value: Value) -> tuple[int, int]:
         return (self.place.get(value.node, -1) if value.node is not None else -1, value.index)
@@ -469,27 +545,38 @@ class Body:
         left = tuple(axis for axis in range(rank) if axis not in batches and axis not in over)
         return (*batches, *over, *left) if place else (*batches, *left, *over)
 
+    def _is_made_turned(self, node: Node) -> bool:
+        """Return whether a convolution's result is stored in another order of axes than batch, space, channels, in which it is made."""
+        order = node.attrs.get("axes_y")
+        if not isinstance(order, tuple) or len(order) < 3:
+            return False
+        axes = [axis for axis in order if isinstance(axis, int)]
+        is_taken = all(user is not None and self.takes(user, node.outputs[0]) for user in self.users.get(node.outputs[0], []))
+        return not is_taken and [axes[0], *axes[2:], axes[1]] != sorted(axes)
+
     def _axes(self, node: Node, place: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         found = [node.attrs.get(f"{what}_{'ab'[place]}") for what in ("batch", "over")]
         batches, over = (tuple(axis for axis in one if isinstance(axis, int)) if isinstance(one, tuple) else () for one in found)
         return batches, over
 
-    def _written_over(self, node: Node) -> frozenset[Value]:
+    def _written_over(self, node: Node) -> frozenset[object]:
         """Stored values of which the kernel reads each element where it writes one: it may lie where they did."""
         spec = find_op(node.op)
         if spec is None or self.is_loose:
             return frozenset()
+        if node.op == SCATTERED:
+            return frozenset({("start", node, 0)})
         if control_of(node) is Control.LOOP or spec.family is Family.SORTING:
-            return frozenset(self.root(value) for value in node.inputs if value is not None)
+            return frozenset(self.root(value) for value in node.inputs if value is not None) | self._first.get(node, frozenset())
         if OpRole.WRITE_PART in spec.roles:
-            return frozenset(self.root(value) for value in node.inputs[:1] if value is not None)
+            return frozenset(self.root(value) for value in self.reads(node)[:1]) | self._first.get(node, frozenset())
         if spec.family not in (Family.ELEMENTWISE, Family.COMPARISON) and OpRole.CONVERT not in spec.roles:
             return frozenset()
         users = self.users.get(node.outputs[0], [])
         if users and all(self._flattens(user, node.outputs[0]) for user in users):
             return frozenset()
-        found: set[Value] = set()
-        others: set[Value] = set()
+        found: set[object] = set()
+        others: set[object] = set()
         for value in node.inputs:
             root = None if value is None else self.root(value)
             if root is None:
@@ -552,6 +639,8 @@ class Body:
             dying = [read for read in kernel.reads if read in over and last.get(read) == step and read in owner]
             for made, size in kernel.makes:
                 until = end if made in results else last.get(made, step)
+                for read in dying:
+                    owner[read].is_passed = owner[read].size == size
                 if made in found.over:
                     found.busy[found.over[made]] = (last.get(found.over[made], 0), step)
                     continue
@@ -559,7 +648,7 @@ class Body:
                 if taken is not None:
                     dying.remove(taken)
                     storage = owner[taken]
-                    storage.dies = until
+                    storage.dies, storage.is_passed = until, False
                 else:
                     storage = Storage(size, step, until, [])
                     found.storages.append(storage)
@@ -576,14 +665,7 @@ class Body:
     def _keep_states(self, kernels: list[Kernel], found: FusedPlan) -> list[Kernel]:
         """Lay results of a loop, and those of donated arguments, where the argument is. Return the kernels with those that copy an argument
         first, as it may be read when its result has been made (CopyInsertion)."""
-        makers = {made: step for step, kernel in enumerate(kernels) for made, _ in kernel.makes}
-        before: list[int] = []
-        readers: dict[object, list[int]] = {}
-        for step, kernel in enumerate(kernels):
-            above = {makers[read] for read in kernel.reads if read in makers}
-            before.append(reduce(or_, (before[maker] for maker in above), 1 << step))
-            for read in kernel.reads:
-                readers.setdefault(read, []).append(step)
+        makers, before, readers = _ancestors(kernels)
         copies: list[Kernel] = []
         for argument, result in self.states:
             made = self.root(result)
@@ -618,6 +700,19 @@ class Body:
             self.unsized.extend(plan.unsized)
             found.append(plan)
         return found
+
+
+def _ancestors(kernels: Sequence[Kernel]) -> tuple[dict[object, int], list[int], dict[object, list[int]]]:
+    """Return the kernel that makes each value, all that are before each kernel, itself included, as bits, and those that read a value."""
+    makers = {made: step for step, kernel in enumerate(kernels) for made, _ in kernel.makes}
+    before: list[int] = []
+    readers: dict[object, list[int]] = {}
+    for step, kernel in enumerate(kernels):
+        above = {makers[read] for read in kernel.reads if read in makers}
+        before.append(reduce(or_, (before[maker] for maker in above), 1 << step))
+        for read in kernel.reads:
+            readers.setdefault(read, []).append(step)
+    return makers, before, readers
 
 
 def _is_convolution(node: Node) -> bool:

@@ -82,7 +82,7 @@ class Library:
         if user is None or user in found or user in members or not self._has(user):
             return None
         if self._divides(user, self.root(last.outputs[0])):
-            return None  # a division by what is repeated multiplies by its reciprocal, which is too small for the library
+            return None  # a division by what is repeated multiplies by its reciprocal
         copied = any(
             value is not None and self.root(value) is self.root(last.outputs[0]) and self.is_copied(user, place)
             for place, value in enumerate(user.inputs)
@@ -90,7 +90,10 @@ class Library:
         return None if copied else user
 
     def _divides(self, user: Node, value: Value) -> bool:
-        """Return whether a value is repeated to be divided by."""
+        """Return whether a value that is too small for the library is repeated to be divided by."""
+        own = self.type_of(value)
+        if isinstance(own, TensorType) and _count(own) >= _LEAST:
+            return False
         while OpRole.SPREAD in _roles(user):
             value = self.root(user.outputs[0])
             users = self.users.get(value, [])

@@ -36,6 +36,8 @@ class Storage:
     is_output: bool = False
     is_shared: bool = False
     """True where it lies in memory of results, or of donated arguments, that is not used then."""
+    is_passed: bool = False
+    """True where the last kernel that reads it may write over it, and so may have its result in the same memory."""
 
 
 @mutable
@@ -238,8 +240,9 @@ def packed(plan: FusedPlan, size: Callable[[Value], int]) -> list[_Block]:
         if not one.size or (one.storage is not None and one.storage.is_output):
             continue
         for room, busy in reversed(homes):
-            if room >= one.size and all(one.dies < born or dies < one.born for born, dies in busy):
-                busy.append((one.born, one.dies))
+            until = one.dies - (one.storage is not None and one.storage.is_passed)
+            if room >= one.size and all(until < born or dies < one.born for born, dies in busy):
+                busy.append((one.born, until))
                 if one.storage is not None:
                     one.storage.is_shared = True
                 break

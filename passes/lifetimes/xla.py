@@ -76,16 +76,21 @@ class _Simplified(Body):
         self.numbers: dict[Value, float] = {} if self.around is None else getattr(self.around, "numbers", {})
         """Results all of whose elements are one number, which the compiler computes (HloConstantFolding)."""
         self._distinct: dict[Value, int] = {}
+        self.late: dict[Node, Node] = {}
+        """Nodes that run where another one stands."""
         seen: dict[object, Value] = {}
         for node in self.steps:
             spec = find_op(node.op)
             if spec is None or node.regions or len(node.outputs) != 1 or node.outputs[0] in self.roots or spec.family is Family.RANDOM:
                 continue
             output = node.outputs[0]
-            kept = self._kept(node) or self._joined(node)
+            kept = self._kept(node) or self._joined(node) or self._scattered_onto(node)
             if kept is not None:
                 self.roots[output] = kept
                 continue
+            below = [value.node for value in node.inputs if value is not None and value.node is not None]
+            if plays(node, OpRole.MULTIPLY) and len(below) == 2 and all(plays(one, OpRole.NEGATE) for one in below):
+                self.operands[node] = [one.inputs[0] for one in below if one.inputs[0] is not None]
             number = self._folded(node)
             if number is not None:
                 self.numbers[output] = number
@@ -96,6 +101,11 @@ class _Simplified(Body):
             first = seen.setdefault((node.op, str(dict(node.attrs)), operands, str(self.types.type_of(output))), output)
             if first is not output:
                 self.roots[output] = first
+        if self.late:
+            stands = {other: made for made, other in self.late.items()}
+            moved = [stands.get(node, node) for node in self.steps if node not in self.late]
+            self.steps = moved
+            self.place = {node: step for step, node in enumerate(self.steps)}
 
     def _literal(self, value: Value) -> Literal | None:
         """Return the numbers of a constant, of this graph or of those around it."""
@@ -139,6 +149,21 @@ class _Simplified(Body):
                 and type_.dtype.is_float
                 and self.types.type_of(value) is type_ is self.types.type_of(inner.outputs[0])
             ):
+                return value
+        return None
+
+    def _scattered_onto(self, node: Node) -> Value | None:
+        """Return the scatter that adds to nothing, whose result is added: the compiler adds to the other operand at once (HandleAdd)."""
+        if not plays(node, OpRole.ADD) or len(node.inputs) != 2:
+            return None
+        for place, value in enumerate(node.inputs):
+            made, other = value.node if value is not None else None, node.inputs[1 - place]
+            if value is None or made is None or other is None or not made.attrs.get("adds") or len(value.users or ()) != 1:
+                continue
+            start = made.inputs[0]
+            if made not in self.operands and start is not None and self._constant(start) == 0:
+                self.operands[made] = [other, *(one for one in made.inputs[1:] if one is not None)]
+                self.late[made] = node
                 return value
         return None
 

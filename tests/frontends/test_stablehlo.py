@@ -223,7 +223,7 @@ def test_temporaries_are_near_those_of_the_compiler() -> None:
 
 
 # Programs of each folder, those whose temporaries are within a tenth, and whose FLOPs are within a hundredth, as docs/frontends.md says.
-FURTHER = {"more": (43, 34, 39), "fresh": (26, 19, 22), "newest": (26, 19, 24)}
+FURTHER = {"more": (43, 34, 39), "fresh": (26, 19, 22), "newest": (26, 20, 24), "again": (29, 26, 28)}
 
 
 @pytest.mark.slow
@@ -238,12 +238,23 @@ def test_further_programs_are_inside_the_interval_and_most_are_near(folder: str)
     assert counted >= FURTHER[folder][2]
 
 
-@every("name", ["vit_forward", "resnet_forward", "flax_forward", "flax_cnn", "random", "dropout"])
-def test_programs_whose_temporaries_are_those_of_the_compiler(name: str) -> None:
-    """Kernels of the library, constants that several kernels share, random bits in a loop, gaps between blocks (flax_forward)."""
-    row = next(row for row in map(json.loads, (DATA / "more" / "truth.jsonl").read_text().splitlines()) if row["name"] == name)
-    plan = irscope.run(irscope.load(DATA / "more" / f"{name}.mlir.gz"), "xla-memory")["xla-memory"].value
-    assert plan.temporary == pytest.approx(row["temp_bytes"], rel=1e-3)
+# Kernels of the library, constants that several kernels share, random bits in a loop, gaps between blocks (flax_forward), donated memory
+# that is written over and used before (mlp_sgd); in `again` also a scatter onto what it is added to, sums of what only lies in another
+# order (eqx_mixer), products of two negated factors (vae_adam), and tables of what loops carry (power_iteration).
+SAME_TEMPORARIES = {
+    "": ("mlp_sgd",),
+    "more": ("vit_forward", "resnet_forward", "flax_forward", "flax_cnn", "random", "dropout", "fori"),
+    "newest": ("eqx_conv_grad", "graph_grad"),
+    "again": ("eqx_mixer", "vae_adam", "nnx_gpt_momentum", "moe_dense_grad"),
+}
+
+
+@every("folder", SAME_TEMPORARIES)
+def test_programs_whose_temporaries_are_those_of_the_compiler(folder: str) -> None:
+    rows = {row["name"]: row for row in map(json.loads, (DATA / folder / "truth.jsonl").read_text().splitlines())}
+    for name in SAME_TEMPORARIES[folder]:
+        plan = irscope.run(irscope.load(DATA / folder / f"{name}.mlir.gz"), "xla-memory")["xla-memory"].value
+        assert plan.temporary == pytest.approx(rows[name]["temp_bytes"], rel=2e-3), name
 
 
 DUMP = DATA / "dump" / "retention.cpu_after_optimizations-buffer-assignment.txt"
