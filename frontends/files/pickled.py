@@ -321,7 +321,10 @@ def _rebuild_tensor(args: tuple[object, ...]) -> object:
     if not isinstance(storage, Storage) or not isinstance(offset, int):
         raise ValueError("not a tensor")
     grad = bool(args[4]) if len(args) > 4 else False
-    return PickledTensor(storage, storage.dtype, offset, _whole_numbers(shape), _whole_numbers(strides), grad)
+    sizes, steps = _whole_numbers(shape), _whole_numbers(strides)
+    if len(sizes) != len(steps):
+        raise ValueError("not a stride for each axis")
+    return PickledTensor(storage, storage.dtype, offset, sizes, steps, grad)
 
 
 def _rebuild_tensor_v3(args: tuple[object, ...]) -> object:
@@ -494,8 +497,7 @@ def lies_by_rows(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
 
 def pickled_type(found: PickledTensor, device: str = "") -> TensorType:
     """Return the type of a tensor that a pickle describes; strides are kept only where they are not row-major."""
-    row_major = len(found.strides) == len(found.shape) and lies_by_rows(found.shape, found.strides)
-    return tensor(found.dtype, found.shape, device, None if row_major else found.strides)
+    return tensor(found.dtype, found.shape, device, None if lies_by_rows(found.shape, found.strides) else found.strides)
 
 
 def span_bytes(type_: TensorType) -> int | None:

@@ -26,6 +26,7 @@ MOST_BYTES: Final = 64 << 20
 """The longest text: a wrapper of 10,000 kernels has 20 MB."""
 _MOST_NESTED: Final = 200
 """Brackets and blocks within one another; what Inductor writes has less than ten, and Python's parser recurses."""
+_ROWS: Final = (ast.Tuple, ast.List)
 _ORIGINS = re.compile(r"(?:#|//)\s*Topologically Sorted Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]")
 _NODES = re.compile(r"#\s+(\S*) => (.+)")
 _FRAGMENT = re.compile(r'#\s+%(\w+) : Tensor "(\w+)\[')
@@ -272,7 +273,8 @@ class Wrapper:
         """Look up the sizes that the wrapper asserts of results, and element types that kernels have for them."""
         for function in self._functions.values():
             for name, sizes, strides in _asserted_in(function):
-                self._asserted.setdefault(name, (sizes, strides))
+                if isinstance(sizes, _ROWS) and isinstance(strides, _ROWS):
+                    self._asserted.setdefault(name, (sizes, strides))
             for node in _statements(function.body):
                 call = node.value if isinstance(node, ast.Expr) else None
                 if not isinstance(call, ast.Call):
@@ -633,7 +635,7 @@ class Wrapper:
         return self._size_or_none(arg)
 
     def _sizes(self, node: ast.expr) -> tuple[Dim, ...]:
-        if not isinstance(node, ast.Tuple | ast.List):
+        if not isinstance(node, _ROWS):
             raise NotRead
         return tuple([self._size(item) for item in node.elts])
 

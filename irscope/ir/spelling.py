@@ -276,6 +276,8 @@ class TypeReader:
         dtype = dtype_named(match[1], at)
         shape = self._shape(match[2], match.start(2))
         layout = self._layout(match[3], match.start(3))
+        if shape is not None and isinstance(layout, tuple) and len(layout) != len(shape):
+            raise TextProblem("a tensor has a stride for each axis", match.start(3))
         if match[4] == "":
             device, end = string_at(text, match.end())
             return tensor(dtype, shape, device, layout), end

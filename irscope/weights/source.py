@@ -181,7 +181,10 @@ class ModelFolder:
     def find(self, path: str) -> DataFile | None:
         """Return the file at a path, seen from the folder where it is relative; None where there is none, Forbidden where it must not be
         read."""
-        real = os.path.realpath(os.path.join(self.path, path))
+        try:
+            real = os.path.realpath(os.path.join(self.path, path))
+        except ValueError:  # it holds a NUL, or half of a surrogate pair
+            raise Forbidden("is a name that no file can have", "the file that names it is hostile or damaged") from None
         if not self.is_allowed(real):
             raise Forbidden("is outside the folder of the model", "copy the file beside the model")
         try:

@@ -420,7 +420,8 @@ class Body:
     def _is_swapped(self, node: Node) -> bool:
         """Return whether only another order of the result's axes is read, so that the compiler made a product with its operands
         exchanged."""
-        return is_product(node) and any(isinstance(user, Node) and user.outputs[0] in self.roots for user in node.outputs[0].users or ())
+        users = [user for output in node.outputs[:1] for user in output.users or () if isinstance(user, Node)]
+        return is_product(node) and any(made in self.roots for user in users for made in user.outputs[:1])
 
     def _kernels_of(self, node: Node) -> list[Kernel]:
         """Return the kernel of a node, and those that the compiler has before it."""

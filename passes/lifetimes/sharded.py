@@ -87,7 +87,8 @@ class Sharding:
 
     def _of(self, value: Value | None) -> Cut:
         whole = ((),) * len(self._shape(value))
-        return whole if value is None else self.cuts.get(value, whole)
+        cut = () if value is None else self.cuts.get(value, ())
+        return (*cut, *whole[len(cut) :])[: len(whole)]
 
     def _cut_of(self, node: Node) -> Cut | None:
         spec = find_op(node.op)
@@ -116,7 +117,8 @@ class Sharding:
     def _product(self, node: Node) -> Cut | None:
         a, b = (self._of(value) for value in node.inputs[:2])
         batch_a, batch_b, over_a, over_b = _product_axes(node, len(a), len(b))
-        if len(over_a) != len(over_b) or max((*over_a, *batch_a), default=-1) >= len(a) or max((*over_b, *batch_b), default=-1) >= len(b):
+        fits = {*over_a, *batch_a} <= set(range(len(a))) and {*over_b, *batch_b} <= set(range(len(b)))
+        if not fits or len(over_a) != len(over_b) or len(batch_a) != len(batch_b):
             return None
         summed = [axis for left, right in zip(over_a, over_b, strict=True) for axis in (a[left] or b[right])]
         self._add(node, summed)

@@ -195,7 +195,7 @@ class _Simplified(Body):
         count = self.elements(root)
         spec = find_op(node.op) if node is not None and node in self.place else None
         if node is not None and spec is not None and len(node.outputs) == 1:
-            operands = {self.root(one) for one in node.inputs if one is not None and self._constant(one) is None}
+            operands = dict.fromkeys(self.root(one) for one in node.inputs if one is not None and self._constant(one) is None)
             axis, type_ = node.attrs.get("axis"), self.types.type_of(root)
             shape = type_.shape or () if isinstance(type_, TensorType) else ()
             if node.op == COUNTS and isinstance(axis, int) and -len(shape) <= axis < len(shape):

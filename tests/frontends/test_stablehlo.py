@@ -392,6 +392,9 @@ def test_nobody_is_told_to_write_over_operands_of_a_compiled_program() -> None:
 def test_open_sizes_have_formulas_of_the_last_use() -> None:
     model = irscope.load(DATA / "open_batch.jaxexport")
     assert irscope.run(model, "liveness")["liveness"].report().summary["model"] == "ssa"
+    # Operands of a broadcast are its values and its sizes: which of them is followed did depend on their places in memory.
+    opened_again = [irscope.load(DATA / "open_batch.jaxexport") for _ in range(8)]
+    assert len({str(irscope.run(one, "xla-memory")["xla-memory"].report().summary) for one in opened_again}) == 1
 
 
 def test_names_of_jax_are_scopes_and_lines() -> None:

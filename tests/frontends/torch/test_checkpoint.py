@@ -148,9 +148,10 @@ def test_sharded(tmp_path: Path) -> None:
     path.write_text(json.dumps({"weight_map": {"w1": "../m-1.safetensors"}}))
     with pytest.raises(LoadError, match="outside its own folder"):
         checkpoint.load(path, LoadOptions(), DiagnosticSink())
-    path.write_text(json.dumps({"weight_map": {"w1": "m\0.safetensors"}}))
-    with pytest.raises(LoadError, match="no file can be called"):
-        checkpoint.load(path, LoadOptions(), DiagnosticSink())
+    for name in ("m\0.safetensors", "m\ud800.safetensors"):
+        path.write_text(json.dumps({"weight_map": {"w1": name}}))
+        with pytest.raises(LoadError, match="a name that no file can have"):
+            checkpoint.load(path, LoadOptions(), DiagnosticSink())
 
 
 @pytest.mark.torch

@@ -84,6 +84,10 @@ def test_plain_data_survives() -> None:
         assert read_pickle(pickle.dumps(data, protocol), "m").root == data
 
 
+_FOUR_NUMBERS = b"ctorch._utils\n_rebuild_tensor_v2\n((S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI4\ntQI0\n(I4\nt(%stI00\nNtR."
+"""A tensor along one axis, with the strides that are put in."""
+
+
 @every(
     ("data", "said"),
     [
@@ -98,8 +102,10 @@ def test_plain_data_survives() -> None:
         (b"\x80\x02\xff.", "breaks the rules"),
         (b"\x80\x020.", "takes more from its stack"),
         (b"(lp0\n" + b"c" + b"x" * 20_000, "cut off"),
+        (_FOUR_NUMBERS % b"I1\n", ""),
+        (_FOUR_NUMBERS % b"", "breaks the rules"),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 @every("is_part", [False, True], ids=["whole", "part of a file"])
 def test_pickles_that_break_the_rules(data: bytes, said: str, is_part: bool) -> None:

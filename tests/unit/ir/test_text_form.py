@@ -432,6 +432,7 @@ def test_an_error_shows_file_line_column_and_a_caret() -> None:
         ("%y: f32[2,,3] = a(%x)", 11, "this is not a size: there is nothing to read"),
         ("%y: f32[2,b+] = a(%x)", 13, "this is not a size: a number, a name or ( is missing"),
         ("%y: f32[-2] = a(%x)", 9, "a size cannot be negative"),
+        ("%y: f32[2,3]<1> = a(%x)", 14, "a tensor has a stride for each axis"),
         ("%y: f32[2 = a(%x)", 8, "the sizes of this f32 tensor are missing"),
         ("%y: seq(f32[2] = a(%x)", 15, ") is missing"),
         ("%y: map(i64 f32[2]) = a(%x)", 12, ", is missing"),
