@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from irscope.errors import UsageError
 from irscope.immutable import immutable, mutable
 from irscope.ir.places import Loc, Scope
 from irscope.ops.spec import OpCall
@@ -27,6 +28,82 @@ WORLD_CATEGORIES: tuple[Category, ...] = (*CATEGORIES[:5], "communication", *CAT
 
 TUNING: Category = "tuning"
 """What a compiler takes in the first step to time candidates of its kernels."""
+
+
+AUTOCASTS = ("", "bf16", "f16")
+
+
+@immutable(slots=False)
+class Tuning:
+    """Changes to a model before it is trained."""
+
+    lora: str = ""
+    """Matrices beside frozen layers, as in "r=16,targets=q_proj+v_proj"."""
+    store_as: str = ""
+    """A scheme in which the frozen weights of linear layers are held."""
+    recomputes: bool = False
+    """True where the model's own gradient checkpointing is switched on."""
+
+
+@immutable(slots=False)
+class StepSetup:
+    """Options of a training step; see `irscope.capture_training`."""
+
+    loss: str | Callable[[Any], Any] | None = None
+    optimizer: Any = "sgd"
+    """A name, a function of the parameters, or an optimizer."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of a named optimizer: fused, foreach, ..."""
+    set_to_none: bool = True
+    """Effect of zero_grad on gradients: it drops them, or fills them with zeros."""
+    accumulate: int = 1
+    """Forwards and backwards before the optimizer's step."""
+    autocast: str = ""
+    """bf16 or f16: the forward runs in mixed precision."""
+    answers_zero: bool = False
+    """True where device values that the model reads are assumed to be zero."""
+    tuning: Tuning | None = None
+    compile: bool | Mapping[str, Any] = False
+    steps: int = 3
+    """The first makes the optimizer's states, the second may still find memory that the first left; the third stands for all later ones."""
+
+    def __post_init__(self) -> None:
+        if self.autocast not in AUTOCASTS:
+            raise UsageError(f"autocast to {self.autocast!r} is not known", code="IRS373", hint="bf16 or f16")
+        if self.accumulate < 1 or self.steps < 1:
+            raise UsageError("a step needs at least one forward", code="IRS373")
+
+
+@immutable
+class StepOptions:
+    """A training step in words, as the command line and recordings have it."""
+
+    loss: str = ""
+    optimizer: str = "sgd"
+    fused: bool = False
+    foreach: bool | None = None
+    set_to_none: bool = True
+    accumulate: int = 1
+    autocast: str = ""
+    lora: str = ""
+    store_as: str = ""
+    recomputes: bool = False
+
+    def setup(self) -> StepSetup:
+        """Return the step that they describe."""
+        options: dict[str, object] = {"fused": True} if self.fused else {}
+        if self.foreach is not None:
+            options["foreach"] = self.foreach
+        tuning = Tuning(self.lora, self.store_as, self.recomputes)
+        return StepSetup(
+            self.loss or None,
+            self.optimizer,
+            options,
+            self.set_to_none,
+            self.accumulate,
+            self.autocast,
+            tuning=tuning if tuning != Tuning() else None,
+        )
 
 
 @mutable(eq=False, slots=True)

@@ -24,37 +24,10 @@ from irscope.frontends.eager.record import Record, Storage
 from irscope.frontends.eager.recorder import StepRecorder
 from irscope.frontends.eager.routes import attention
 from irscope.frontends.eager.running import Bench, bench
-from irscope.immutable import immutable
 from irscope.ir.program import Assumed
+from irscope.training import Phase, StepSetup
 
-STEPS = 3
-"""The first makes the optimizer's states, the second may still find memory that the first left; the third stands for all later ones."""
-AUTOCAST = {"": None, "bf16": torch.bfloat16, "f16": torch.float16}
-
-
-@immutable(slots=False)
-class Plan:
-    """Plan of a training step."""
-
-    loss: str | Objective | None = None
-    optimizer: str | Maker | torch.optim.Optimizer = "sgd"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Of a named optimizer: fused, foreach, ..."""
-    set_to_none: bool = True
-    """Effect of zero_grad on gradients: it drops them, or fills them with zeros."""
-    accumulate: int = 1
-    """Forwards and backwards before the optimizer's step."""
-    autocast: str = ""
-    """bf16 or f16: the forward runs in mixed precision."""
-    steps: int = STEPS
-    answers_zero: bool = False
-    """True where device values that the model reads are assumed to be zero."""
-
-    def __post_init__(self) -> None:
-        if self.autocast not in AUTOCAST:
-            raise UsageError(f"autocast to {self.autocast!r} is not known", code="IRS373", hint="bf16 or f16")
-        if self.accumulate < 1 or self.steps < 1:
-            raise UsageError("a step needs at least one forward", code="IRS373")
+_AUTOCAST: Final = {"bf16": torch.bfloat16, "f16": torch.float16}
 
 
 @dataclass
@@ -79,7 +52,7 @@ def record_steps(
     module: nn.Module,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    plan: Plan,
+    plan: StepSetup,
     target: Target,
     sink: DiagnosticSink | None = None,
 ) -> Recorded:
@@ -143,8 +116,34 @@ def _without_library(module: nn.Module, sink: DiagnosticSink | None) -> Iterator
         yield True
 
 
+def train_once(
+    plan: StepSetup,
+    forward: Callable[[], Any],
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    device: str,
+    enter: Callable[[Phase], None] = lambda _: None,
+) -> None:
+    """Make one step; `enter` is called where each phase begins, for the optimizer also before gradients are cleared."""
+    wanted = _AUTOCAST.get(plan.autocast)
+    enter("optimizer")
+    optimizer.zero_grad(set_to_none=plan.set_to_none)
+    for _ in range(plan.accumulate):
+        enter("forward")
+        with nullcontext() if wanted is None else torch.autocast(device, dtype=wanted):
+            out = forward()  # held as by a loop, until the next forward
+            loss = objective(out)
+        check_loss(loss)
+        if plan.accumulate > 1:
+            loss = loss / plan.accumulate
+        enter("backward")
+        loss.backward()
+    enter("optimizer")
+    optimizer.step()
+
+
 class _Run:
-    def __init__(self, ready: Bench, plan: Plan, objective: Objective, make: Maker) -> None:
+    def __init__(self, ready: Bench, plan: StepSetup, objective: Objective, make: Maker) -> None:
         assert isinstance(ready.recorder, StepRecorder)
         self._bench, self._plan, self._objective = ready, plan, objective
         self._recorder = ready.recorder
@@ -165,22 +164,13 @@ class _Run:
         return found
 
     def _step(self) -> None:
-        plan, recorder = self._plan, self._recorder
-        with recorder.in_phase("optimizer"):
-            self._optimizer.zero_grad(set_to_none=plan.set_to_none)
-        for _ in range(plan.accumulate):
-            with self._precision():
-                out = self._bench.forward()
-                loss = self._objective(out)
-            check_loss(loss)
-            if plan.accumulate > 1:
-                loss = loss / plan.accumulate
-            loss.backward()
-        self._optimizer.step()
+        ready, recorder = self._bench, self._recorder
 
-    def _precision(self) -> Any:
-        wanted = AUTOCAST[self._plan.autocast]
-        return nullcontext() if wanted is None else torch.autocast(self._bench.device.partition(":")[0], dtype=wanted)
+        def enter(phase: Phase) -> None:
+            # What autograd runs is known by its nodes, also after the backward has begun.
+            recorder.phase = "optimizer" if phase == "optimizer" else "forward"
+
+        train_once(self._plan, ready.forward, self._objective, self._optimizer, ready.device.partition(":")[0], enter)
 
     # -- what is what ----------------------------------------------------------------------------------------------
 

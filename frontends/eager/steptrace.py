@@ -14,21 +14,21 @@ from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.eager.record import Op, Record, Storage, Tensor, lowered, program_of
 from irscope.frontends.eager.running import tell_assumed
-from irscope.frontends.eager.steps import Plan, Recorded, record_steps
+from irscope.frontends.eager.steps import Recorded, record_steps
 from irscope.ir.graph import Names, Node, Role, paused_gc
 from irscope.ir.places import Scope, root_scope
 from irscope.ir.program import Program
 from irscope.memory.run import passes
 from irscope.ops.registry import find_op
 from irscope.ops.spec import OpCall
-from irscope.training import Category, LiveStep, Piece, Span, StepOp, Trace, label, module_of, piece_name
+from irscope.training import Category, LiveStep, Piece, Span, StepOp, StepSetup, Trace, label, module_of, piece_name
 
 
 def training_program(
     module: nn.Module,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    plan: Plan,
+    plan: StepSetup,
     target: Target,
     sink: DiagnosticSink,
     name: str = "",
@@ -42,7 +42,7 @@ def training_program(
     return program
 
 
-def steps_as_program(recorded: Recorded, model: str, plan: Plan) -> tuple[Program, Trace]:
+def steps_as_program(recorded: Recorded, model: str, plan: StepSetup) -> tuple[Program, Trace]:
     """Return the program of recorded steps, with their trace."""
     trace = trace_of(recorded, model)
     loss = plan.loss if isinstance(plan.loss, str) else "" if plan.loss is None else getattr(plan.loss, "__name__", "")

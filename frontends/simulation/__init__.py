@@ -14,27 +14,26 @@ from irscope.ir.program import Program
 if TYPE_CHECKING:
     from torch import nn
 
-    from irscope.frontends.eager.steps import Plan
     from irscope.frontends.eager.values import OpenSizes
+    from irscope.training import StepSetup
 
 
 def train_module(
     module: nn.Module,
     args: Sequence[object],
     kwargs: Mapping[str, object],
-    plan: Plan,
+    plan: StepSetup,
     *,
     target: Target,
     sink: DiagnosticSink,
     name: str = "",
-    compile: bool | Mapping[str, object] = False,
 ) -> Program:
     """Return the program of a module's training steps: a compiled one, where the module is compiled or is to be, else as Python runs it."""
     from irscope.frontends.eager.running import check_module, is_compiled
     from irscope.frontends.eager.steptrace import training_program
 
     check_module(module)
-    wanted = _wanted(compile)
+    wanted = _wanted(plan.compile)
     on_cuda = target.device.kind != "cpu"
     if wanted is None and not (on_cuda and is_compiled(module)):
         return training_program(module, args, kwargs, plan, target, sink, name)

@@ -32,7 +32,8 @@ from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.eager.record import GeneratedKernel, Kind, Op, Phase, Record, Storage, Tensor, dtype_of, with_storages
-from irscope.frontends.eager.running import around, check_module, check_whole, named_arguments
+from irscope.frontends.eager.running import around, check_module, check_whole, named_arguments, tell_assumed
+from irscope.frontends.eager.steps import check_trainable
 from irscope.frontends.simulation.compilations import Compilations, Kernel, explained, forget
 from irscope.frontends.simulation.imports import check_machine
 from irscope.frontends.simulation.machine import Piece
@@ -142,45 +143,7 @@ def check_settings(module: nn.Module, settings: Settings) -> None:
         raise UsageError("the module is compiled with settings of its own", code="IRS396", hint="give the module as it was before")
 
 
-def capture_compiled(
-    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings | None, target: Target, sink: DiagnosticSink
-) -> Program:
-    """The program of a module that is compiled, or with `settings` is to be: the kernels of a later run, with the memory of all runs.
-
-    The model is loaded, and run without gradients: first with all that compiling takes, and again.
-    """
-    check_module(module)
-    check_whole(module, [args, kwargs])
-    check_machine()
-    if settings is not None:
-        check_settings(module, settings)
-    surroundings = dict.fromkeys(around(module, grad=False, compiles=True), "IRS199")
-    found = apart(lambda: Run(module, settings, target).forward(args, kwargs))
-    found.assumed = {**surroundings, **found.assumed}
-    for one, code in found.assumed.items():
-        sink.warn(code, f"{one.what} taken to be {one.value}: {one.why}", about=one.text)
-    record = found.record
-    record.assumed.update(found.assumed)
-    record.root = scoped(record, found.places)
-    program, values = with_storages(record)
-    by_number = {storage.number: value for storage, value in values.items()}
-    owners = {slot: by_number[number] for slot, number in found.owners.items() if number in by_number}
-    assert program.observed is not None
-    assert len(program.graph) == len(record.ops)
-    run = DeviceRun(replace(found.tape, owners=owners), target.device.name, target.torch, found.compiled)
-    program.observed = replace(program.observed, requests=run)
-    return as_compiled(program, found.name, found.said)
-
-
-def as_compiled(program: Program, name: str, said: str) -> Program:
-    """Return a program marked as compiled: of a module's class, and how."""
-    program.format = "compiled"
-    program.metadata["class"] = name
-    program.metadata["compiled"] = said
-    return program
-
-
-@dataclass
+@dataclass(kw_only=True)
 class Ran:
     """Findings of the copy of the process."""
 
@@ -200,7 +163,63 @@ class Ran:
     assumed: dict[Assumed, str]
 
 
-def scoped(record: Record, places: Sequence[tuple[str, str]]) -> Scope:
+RanT = TypeVar("RanT", bound=Ran)
+
+
+def capture_compiled(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings | None, target: Target, sink: DiagnosticSink
+) -> Program:
+    """The program of a module that is compiled, or with `settings` is to be: the kernels of a later run, with the memory of all runs.
+
+    The model is loaded, and run without gradients: first with all that compiling takes, and again.
+    """
+    found = run_apart(module, args, kwargs, settings, sink, grad=False, work=lambda: Run(module, settings, target).forward(args, kwargs))
+    record = found.record
+    program, values = with_storages(record)
+    by_number = {storage.number: value for storage, value in values.items()}
+    owners = {slot: by_number[number] for slot, number in found.owners.items() if number in by_number}
+    assert program.observed is not None
+    assert len(program.graph) == len(record.ops)
+    run = DeviceRun(replace(found.tape, owners=owners), target.device.name, target.torch, found.compiled)
+    program.observed = replace(program.observed, requests=run)
+    return as_compiled(program, found.name, found.said)
+
+
+def run_apart(
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    settings: Settings | None,
+    sink: DiagnosticSink,
+    *,
+    grad: bool,
+    work: Callable[[], RanT],
+) -> RanT:
+    """Run a module on the simulated device of a copy of this process, once it is seen that it can; the sink hears of what was assumed."""
+    check_module(module)
+    if grad:
+        check_trainable(module)
+    check_whole(module, [args, kwargs])
+    check_machine()
+    if settings is not None:
+        check_settings(module, settings)
+    surroundings = dict.fromkeys(around(module, grad=grad, compiles=True), "IRS199")
+    found = apart(work)
+    found.record.assumed.update({**surroundings, **found.assumed})
+    tell_assumed(found.record, sink)
+    found.record.root = _scoped(found.record, found.places)
+    return found
+
+
+def as_compiled(program: Program, name: str, said: str) -> Program:
+    """Return a program marked as compiled: of a module's class, and how."""
+    program.format = "compiled"
+    program.metadata["class"] = name
+    program.metadata["compiled"] = said
+    return program
+
+
+def _scoped(record: Record, places: Sequence[tuple[str, str]]) -> Scope:
     """Give the operators their modules and lines."""
     root = root_scope()
     for op, (path, line) in zip(record.ops, places, strict=True):
@@ -645,25 +664,27 @@ class Run:
     # -- what it did -----------------------------------------------------------------------------------------------
 
     def _found(self, before: int, runs: Sequence[tuple[Recording, int, int]]) -> Ran:
-        process = self._process
-        source = process.machine.tape()
+        source = self._process.machine.tape()
         # A CUDA graph is replayed without its kernels: those of the run before it are shown.
         shown = max(runs, key=lambda run: (len(run[0].record.ops), run[1]))[0]
         note_deaths(source, shown)
-        compiled = process.compiler.found()
-        process.compiler.close()
-        return Ran(
-            type(self._whole).__name__,
-            how_said(self._settings),
-            shown.record,
-            shown.places,
-            _tape(source, before, runs, shown, self._recorder.spreads),
-            {slot: number for run, _, _ in runs if len(run.record.ops) == len(shown.record.ops) for slot, number in run.slots.items()},
-            compiled,
-            self._assumed(compiled),
-        )
+        owners = {slot: number for run, _, _ in runs if len(run.record.ops) == len(shown.record.ops) for slot, number in run.slots.items()}
+        return Ran(tape=_tape(source, before, runs, shown, self._recorder.spreads), owners=owners, **self._ran(shown))
 
-    def _assumed(self, compiled: Compilations | None) -> dict[Assumed, str]:
+    def _ran(self, shown: Recording) -> dict[str, Any]:
+        """Return what is found of a run besides its memory."""
+        compiled = self._process.compiler.found()
+        self._process.compiler.close()
+        return {
+            "name": type(self._whole).__name__,
+            "said": _how_said(self._settings),
+            "record": shown.record,
+            "places": shown.places,
+            "compiled": compiled,
+            "assumed": self._assumed(),
+        }
+
+    def _assumed(self) -> dict[Assumed, str]:
         found: dict[Assumed, str] = {}
         if not self._backends:
             why = "torch.compile met nothing that it compiles: what runs is eager"
@@ -682,7 +703,7 @@ def _plain(name: str) -> str:
     return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
-def how_said(settings: Settings | None) -> str:
+def _how_said(settings: Settings | None) -> str:
     if settings is None:
         return "as given"
     return f"torch.compile({', '.join(f'{name}={value!r}' for name, value in settings.items())})"

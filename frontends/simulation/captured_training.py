@@ -6,7 +6,6 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -19,39 +18,24 @@ from irscope.devices import Target
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.eager.record import Phase, Record
-from irscope.frontends.eager.running import around, check_module, check_whole
-from irscope.frontends.eager.steps import (
-    AUTOCAST,
-    OWN,
-    Auto,
-    Plan,
-    Recorded,
-    check_loss,
-    check_trainable,
-    maker_of,
-    objective_of,
-)
+from irscope.frontends.eager.steps import OWN, Auto, Recorded, maker_of, objective_of, train_once
 from irscope.frontends.eager.steptrace import steps_as_program
 from irscope.frontends.simulation.captured import (
+    Ran,
     Run,
     Settings,
-    apart,
     as_compiled,
-    check_settings,
     explained_run,
-    how_said,
     note_deaths,
     on_device,
-    scoped,
+    run_apart,
     step_starts,
 )
-from irscope.frontends.simulation.compilations import Compilations
-from irscope.frontends.simulation.imports import check_machine
 from irscope.frontends.simulation.process import may_differentiate
 from irscope.ir.program import Assumed, Program
 from irscope.memory.run import kinds_by_life
 from irscope.memory.tape import DeviceRun, Span, Tape
-from irscope.training import CATEGORIES, TUNING
+from irscope.training import CATEGORIES, TUNING, StepSetup
 
 _KNOWN: Final = frozenset({*CATEGORIES, TUNING})
 
@@ -60,7 +44,7 @@ def compiled_training(
     module: nn.Module,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    plan: Plan,
+    plan: StepSetup,
     settings: Settings | None,
     target: Target,
     sink: DiagnosticSink,
@@ -70,21 +54,12 @@ def compiled_training(
 
     Memory is what the program asked for on the device, in each step; the first has all that compiling takes.
     """
-    check_module(module)
-    check_trainable(module)
-    check_whole(module, [args, kwargs])
-    check_machine()
-    if settings is not None:
-        check_settings(module, settings)
-    surroundings = dict.fromkeys(around(module, grad=True, compiles=True), "IRS199")
-    found = apart(lambda: _Steps(module, settings, target, plan).train(args, kwargs))
-    found.assumed = {**surroundings, **found.assumed}
-    for one, code in found.assumed.items():
-        if code:
-            sink.warn(code, f"{one.what} taken to be {one.value}: {one.why}", about=one.text)
+
+    def trained() -> Trained:
+        return _Steps(module, settings, target, plan).train(args, kwargs)
+
+    found = run_apart(module, args, kwargs, settings, sink, grad=True, work=trained)
     record = found.record
-    record.assumed.update(found.assumed)
-    record.root = scoped(record, found.places)
     storages = record.storages
     recorded = Recorded(
         record,
@@ -105,30 +80,16 @@ def compiled_training(
     return as_compiled(program, found.name, found.said)
 
 
-@dataclass
-class Trained:
-    """Findings of the copy of the process; storages are numbers."""
+@dataclass(kw_only=True)
+class Trained(Ran):
+    """Findings of all steps; storages are numbers."""
 
-    name: str
-    """The module's class."""
-    said: str
-    """Description of how it was compiled."""
     optimizer: str
-    record: Record
-    """Operators of all steps, without their module calls."""
-    places: list[tuple[str, str]]
-    """Of each operator the path of its module, and the line."""
     starts: list[tuple[int, int]]
     """For each step its first operator and how many storages had been freed before it; the end comes last."""
-    tape: Tape[Any]
-    """A step is an operator of the record."""
-    owners: dict[int, int]
-    """By slot of the tape the record's storage."""
     resident: list[int]
     gradients: dict[int, str]
     states: dict[int, str]
-    compiled: Compilations | None
-    assumed: dict[Assumed, str]
 
 
 @dataclass
@@ -145,7 +106,7 @@ class _Noted:
 class _Steps(Run):
     """A module that is trained on the simulated device, in a process that ends with it."""
 
-    def __init__(self, module: nn.Module, settings: Settings | None, target: Target, plan: Plan) -> None:
+    def __init__(self, module: nn.Module, settings: Settings | None, target: Target, plan: StepSetup) -> None:
         may_differentiate()
         super().__init__(module, settings, target, hidden=(__file__,))
         self._plan = plan
@@ -171,38 +132,26 @@ class _Steps(Run):
             self._note_states(optimizer)
             for _ in range(self._plan.steps):
                 noted.begins.append((len(recorder.found.record.ops), machine.settled_gpu.tape.cut()))
-                self._step(called, given, named, optimizer)
+                train_once(
+                    self._plan,
+                    lambda: called(*given, **named),
+                    self._objective,
+                    optimizer,
+                    "cuda",
+                    lambda phase: self._enter(phase, optimizer),
+                )
+                self._note_states(optimizer)
             noted.begins.append((len(recorder.found.record.ops), machine.settled_gpu.tape.cut()))
             recorder.end(None)
         self._watch.close()
         return self._trained(before, resident, type(optimizer).__name__)
 
-    def _step(self, called: Any, given: Sequence[Any], named: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
-        plan = self._plan
-        wanted = AUTOCAST[plan.autocast]
-        self._enter("optimizer")
-        optimizer.zero_grad(set_to_none=plan.set_to_none)
-        for _ in range(plan.accumulate):
-            self._enter("forward")
-            with nullcontext() if wanted is None else torch.autocast("cuda", dtype=wanted):
-                out = called(*given, **named)  # held as by a loop, until the next forward
-                loss = self._objective(out)
-            check_loss(loss)
-            if plan.accumulate > 1:
-                loss = loss / plan.accumulate
-            self._enter("backward")
-            loss.backward()
-        self._enter("optimizer")
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._note(self._noted.gradients, parameter.grad, f"gradient of {self._names.get(id(parameter), '')}")
-        optimizer.step()
-        self._note_states(optimizer)
-
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: Phase, optimizer: torch.optim.Optimizer) -> None:
         self._recorder.phase = phase
         self._noted.phases.append((self._process.machine.settled_gpu.tape.cut(), phase))
+        for parameter in (one for group in optimizer.param_groups for one in group["params"] if phase == "optimizer"):
+            if parameter.grad is not None:
+                self._note(self._noted.gradients, parameter.grad, f"gradient of {self._names.get(id(parameter), '')}")
 
     # -- what is there before --------------------------------------------------------------------------------------
 
@@ -283,10 +232,19 @@ class _Steps(Run):
         note_deaths(source, recording)
         ends = [place for slot, place in source.given_back().items() if slot in recording.slots]
         starts = [(first, bisect_right(ends, at - 1)) for first, at in bounds]
-        compiled = process.compiler.found()
-        process.compiler.close()
-        tape = self._taped(source, before)
-        assumed = self._assumed(compiled)
+        return Trained(
+            tape=self._taped(source, before),
+            owners=dict(recording.slots),
+            optimizer=optimizer,
+            starts=starts,
+            resident=resident,
+            gradients=noted.gradients,
+            states=noted.states,
+            **self._ran(recording),
+        )
+
+    def _assumed(self) -> dict[Assumed, str]:
+        assumed = super()._assumed()
         for line, answer in self._watch.answers.items():
             why = f"{line} reads a value of the device, which is not computed"
             assumed[Assumed("values of tensors", repr(answer.value), why)] = "IRS199"
@@ -295,21 +253,7 @@ class _Steps(Run):
         if self._has_pools():
             why = "later steps replay them: their kernels are those of the step in which they were recorded, and no nodes of the last one"
             assumed[Assumed("CUDA graphs", "replayed", why, is_guess=False)] = "IRS199"
-        return Trained(
-            type(self._whole).__name__,
-            how_said(self._settings),
-            optimizer,
-            record,
-            recording.places,
-            starts,
-            tape,
-            dict(recording.slots),
-            resident,
-            noted.gradients,
-            noted.states,
-            compiled,
-            assumed,
-        )
+        return assumed
 
     def _taped(self, source: Tape[Any], before: int) -> Tape[Any]:
         """Return the tape with a step for each operator of all training steps."""

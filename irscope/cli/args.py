@@ -32,6 +32,7 @@ from irscope.tools.config import configured_device, settings_for, targeted
 
 if TYPE_CHECKING:
     from irscope.session import Model
+    from irscope.training import StepOptions
 
 FORMATS = ("text", "json", "csv", "html", "md", "md-issue")
 
@@ -381,24 +382,9 @@ def progress_from(args: argparse.Namespace, *, shares_terminal: bool = False) ->
 
 def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequence[Progress] = ()) -> Model:
     """Return the captured step; `batch` replaces the size of the batch, of a named model or of a script's function that takes one."""
-    from irscope.tools.capture import StepSetup, Tuning, open_training
+    from irscope.tools.capture import open_training
 
-    if args.accumulate < 1:
-        raise UsageError("--accumulate must be at least 1", code="IRS373")
-    made: dict[str, object] = {"fused": True} if args.fused else {}
-    if args.foreach or args.one_by_one:
-        made["foreach"] = args.foreach
-    tuning = Tuning(args.lora, args.store_as, args.gradient_checkpointing)
-    training = StepSetup(
-        args.loss,
-        args.optimizer,
-        made,
-        not args.keep_gradients,
-        args.accumulate,
-        args.autocast,
-        args.answers_zero,
-        tuning if tuning != Tuning() else None,
-    )
+    training = replace(step_options(args).setup(), answers_zero=args.answers_zero)
     options = load_options(args)
     if batch is not None:
         options = replace(options, bind={**options.bind, "batch": batch})
@@ -407,6 +393,26 @@ def step_from(args: argparse.Namespace, batch: int | None = None, watching: Sequ
     model = open_training(str(args.model), options, training, opened_for(args))
     model.manager.instruments.extend(watching)
     return model
+
+
+def step_options(args: argparse.Namespace) -> StepOptions:
+    """Return what the arguments say about a training step."""
+    from irscope.training import StepOptions
+
+    if args.accumulate < 1:
+        raise UsageError("--accumulate must be at least 1", code="IRS373")
+    return StepOptions(
+        args.loss or "",
+        args.optimizer,
+        args.fused,
+        args.foreach if args.foreach or args.one_by_one else None,
+        not args.keep_gradients,
+        args.accumulate,
+        args.autocast,
+        args.lora,
+        args.store_as,
+        args.gradient_checkpointing,
+    )
 
 
 def settings_from(args: argparse.Namespace) -> Settings:

@@ -19,6 +19,7 @@ from irscope.cli.args import (
     amount_of,
     load_options,
     settled_output,
+    step_options,
     step_words,
     write_answer,
 )
@@ -33,7 +34,7 @@ from irscope.ir.dims import SymDim, bounds
 from irscope.ir.graph import Graph, Value
 from irscope.ir.program import Program
 from irscope.measure.record.process import record_in_process
-from irscope.measure.record.request import ORT, TORCH, InputSpec, Loop, Options, Request, StepOptions
+from irscope.measure.record.request import ORT, TORCH, InputSpec, Loop, Options, Request
 from irscope.recording.records import Input, ModelRecord, Recording
 from irscope.report.printable import printable
 from irscope.session import file_digest, open_model
@@ -210,19 +211,7 @@ def _step_requests(args: argparse.Namespace, options: Options, *, follows: bool)
         )
     loading = load_options(args)
     inputs = tuple(Input(name, str(type_)) for name, type_ in loading.inputs.items())
-    form = args.foreach if args.foreach or args.one_by_one else None
-    step = StepOptions(
-        args.loss or "",
-        args.optimizer,
-        args.fused,
-        form,
-        not args.keep_gradients,
-        args.accumulate,
-        args.autocast,
-        args.lora,
-        args.store_as,
-        args.gradient_checkpointing,
-    )
+    step = step_options(args)
     from irscope.tools.train import read_batches  # not at the top: it takes long to import
 
     stem = re.sub(r"[^\w.-]+", "_", args.model).strip("_.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from irscope import diskcache
@@ -17,7 +17,6 @@ from irscope.frontends.detect import detect
 from irscope.frontends.load import path_of
 from irscope.frontends.zoo.names import is_name, is_script
 from irscope.frontends.zoo.packages import check_installed
-from irscope.immutable import immutable
 from irscope.ir.graph import paused_gc
 from irscope.ir.program import WEIGHTS, Assumed, Program
 from irscope.optiontext import OptionsError, read_options
@@ -25,6 +24,7 @@ from irscope.passes.graph.transforms import Annotate
 from irscope.passkit.manager import Manager
 from irscope.passkit.settings import Settings
 from irscope.session import Model, check_target
+from irscope.training import StepSetup, Tuning
 from irscope.weights.schemes import parse_scheme
 
 if TYPE_CHECKING:
@@ -36,33 +36,6 @@ if TYPE_CHECKING:
 
 _FAILED = ("IRS189", "IRS379")
 """Codes of a step that raises."""
-
-
-@immutable(slots=False)
-class StepSetup:
-    """Options of a training step; see `capture_training`."""
-
-    loss: str | Callable[[Any], Any] | None = None
-    optimizer: Any = "sgd"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    set_to_none: bool = True
-    accumulate: int = 1
-    autocast: str = ""
-    answers_zero: bool = False
-    tuning: Tuning | None = None
-    compile: bool | Mapping[str, Any] = False
-
-
-@immutable(slots=False)
-class Tuning:
-    """Changes to a model before it is trained."""
-
-    lora: str = ""
-    """Matrices beside frozen layers, as in "r=16,targets=q_proj+v_proj"."""
-    store_as: str = ""
-    """A scheme in which the frozen weights of linear layers are held."""
-    recomputes: bool = False
-    """True where the model's own gradient checkpointing is switched on."""
 
 
 def capture_training(
@@ -113,11 +86,9 @@ def train_module(
 def _step_program(
     module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], made: StepSetup, settings: Settings, name: str, sink: DiagnosticSink
 ) -> Program:
-    from irscope.frontends.eager.steps import Plan
     from irscope.frontends.simulation import train_module as trained
 
-    plan = Plan(made.loss, made.optimizer, made.options, made.set_to_none, made.accumulate, made.autocast, answers_zero=made.answers_zero)
-    program = trained(module, args, kwargs, plan, target=target_of(settings), sink=sink, name=name, compile=made.compile)
+    program = trained(module, args, kwargs, made, target=target_of(settings), sink=sink, name=name)
     program.path = name
     return program
 

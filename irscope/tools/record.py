@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,14 +9,11 @@ from typing import Any
 
 from irscope.frontends.base import LoadOptions
 from irscope.ir.spelling import parse_type
-from irscope.measure.record.request import StepOptions
 from irscope.recording.records import Input
-from irscope.report.values import Provenance
+from irscope.training import StepOptions
 
 FACTORY = "irscope.tools.record:make"
 """Function by which the recording process makes a named model."""
-_MEASURED = Provenance.MEASURED
-_LONGEST = 10
 
 
 def make(name: str, inputs: Mapping[str, str], bind: Mapping[str, int]) -> tuple[Any, tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
@@ -49,19 +45,15 @@ def make_step(name: str, inputs: Mapping[str, str], bind: Mapping[str, int], wan
     """Return a step as `irscope train-plan` captures it, of a model with random weights or of what a user's function returned."""
     import torch  # what runs here is real
 
-    from irscope.frontends.eager.steps import AUTOCAST, Auto, check_loss, check_trainable, maker_of, objective_of
+    from irscope.frontends.eager.steps import Auto, check_trainable, maker_of, objective_of, train_once
     from irscope.frontends.zoo.load import make_named
-    from irscope.tools.capture import StepSetup, Tuning, tune, with_own
+    from irscope.tools.capture import tune, with_own
 
     options = LoadOptions(inputs={key: parse_type(text) for key, text in inputs.items()}, bind=dict(bind))
     made = make_named(name, options, hollow=False)
-    tuning = Tuning(wanted.lora, wanted.store_as, wanted.recomputes)
-    if tuning != Tuning():
-        tune(made, tuning, name)
-    own: dict[str, Any] = {"fused": True} if wanted.fused else {}
-    if wanted.foreach is not None:
-        own["foreach"] = wanted.foreach
-    setup = StepSetup(wanted.loss or None, wanted.optimizer, own, wanted.set_to_none, wanted.accumulate, wanted.autocast)
+    setup = wanted.setup()
+    if setup.tuning is not None:
+        tune(made, setup.tuning, name)
     if made.script is not None:
         setup = with_own(made.script, setup, options)
     module = made.module.to(device).train()
@@ -76,17 +68,7 @@ def make_step(name: str, inputs: Mapping[str, str], bind: Mapping[str, int], wan
     optimizer = maker_of(setup.optimizer, None, dict(setup.options))(module.parameters())
 
     def step() -> None:
-        optimizer.zero_grad(set_to_none=setup.set_to_none)
-        for _ in range(setup.accumulate):
-            wanted_type = AUTOCAST[setup.autocast]
-            with contextlib.nullcontext() if wanted_type is None else torch.autocast(device.type, dtype=wanted_type):
-                out = module(*args, **kwargs)  # held as a loop holds it, and as it is captured
-                loss = objective(out)
-            check_loss(loss)
-            if setup.accumulate > 1:
-                loss = loss / setup.accumulate
-            loss.backward()
-        optimizer.step()
+        train_once(setup, lambda: module(*args, **kwargs), objective, optimizer, device.type)
 
     leaves = [leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     names = [one.name for one in made.chosen.inputs if not one.is_plain]

@@ -15,6 +15,7 @@ from irscope.errors import UsageError
 from irscope.immutable import immutable
 from irscope.ir.dtypes import DTYPES_BY_TEXT
 from irscope.recording.records import ModelRecord
+from irscope.training import StepOptions
 
 TORCH = "torch"
 ORT = "ort"
@@ -50,22 +51,6 @@ class Options:
     """True where ONNX Runtime's arena and memory patterns are on, as they are by default."""
     values: str = ""
     """A .npz file with values of inputs by name."""
-
-
-@immutable
-class StepOptions:
-    """Options of a model's training step, as in `irscope.tools.capture.StepSetup`."""
-
-    loss: str = ""
-    optimizer: str = "sgd"
-    fused: bool = False
-    foreach: bool | None = None
-    set_to_none: bool = True
-    accumulate: int = 1
-    autocast: str = ""
-    lora: str = ""
-    store_as: str = ""
-    recomputes: bool = False
 
 
 @immutable

@@ -17,7 +17,6 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_script
 from irscope.ir.spelling import parse_type
 from irscope.jsoncodec import decode, loads
-from irscope.measure.record.request import StepOptions
 from irscope.memory.run import Lives
 from irscope.passes.training.activations import StepTimes
 from irscope.passes.training.memory import StepMemory, TrainingMemory, trace_in
@@ -29,7 +28,7 @@ from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
-from irscope.tools.capture import StepSetup, Tuning, open_training
+from irscope.tools.capture import open_training
 from irscope.tools.compare.document import Measure, comparison_document
 from irscope.tools.compare.matching import align
 from irscope.tools.compare.memory import MemoryComparison, compare_runs, read_run
@@ -45,7 +44,7 @@ from irscope.tools.compare.run_report import (
 )
 from irscope.tools.compare.runs import Figure, figures_of, settings_of
 from irscope.tools.recorded import PHASES, beside_least, peak_parts, trust_lines, trust_of
-from irscope.training import StepOp
+from irscope.training import StepOp, StepOptions, StepSetup
 
 _MEASURED, _MODELLED = Provenance.MEASURED, Provenance.MODELLED
 _FEW: Final = 0.5
@@ -76,20 +75,7 @@ def open_step_for(name: str, recording: Recording, options: LoadOptions, setting
 def step_setup(recording: Recording) -> StepSetup:
     """Return how the recorded step was made."""
     text = recording.header.settings.get("step_options", "")
-    made = decode(StepOptions, loads(text)) if isinstance(text, str) and text else StepOptions()
-    options: dict[str, object] = {"fused": True} if made.fused else {}
-    if made.foreach is not None:
-        options["foreach"] = made.foreach
-    tuning = Tuning(made.lora, made.store_as, made.recomputes)
-    return StepSetup(
-        made.loss or None,
-        made.optimizer,
-        options,
-        made.set_to_none,
-        made.accumulate,
-        made.autocast,
-        tuning=tuning if tuning != Tuning() else None,
-    )
+    return (decode(StepOptions, loads(text)) if isinstance(text, str) and text else StepOptions()).setup()
 
 
 def device_settings(recording: Recording, given: Settings) -> Settings:

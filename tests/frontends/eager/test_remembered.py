@@ -19,8 +19,9 @@ from irscope.frontends.eager.fakes import Remembered, _tensors  # noqa: E402
 from irscope.frontends.eager.record import Record, Tensor  # noqa: E402
 from irscope.frontends.eager.recorder import Recorder  # noqa: E402
 from irscope.frontends.eager.running import bench  # noqa: E402
-from irscope.frontends.eager.steps import Plan, record_steps  # noqa: E402
+from irscope.frontends.eager.steps import record_steps  # noqa: E402
 from irscope.passkit.settings import Settings  # noqa: E402
+from irscope.training import StepSetup  # noqa: E402
 
 pytestmark = pytest.mark.torch
 TARGET = target_of(Settings(device="h200"))
@@ -101,7 +102,7 @@ def test_what_is_found_again_is_what_the_operator_makes(optimizer: str, autocast
         return found
 
     monkeypatch.setattr(Remembered, "again", checked)
-    record_steps(transformer(2), (torch.empty(2, 4, 32, device="meta"),), {}, Plan(optimizer=optimizer, autocast=autocast), TARGET)
+    record_steps(transformer(2), (torch.empty(2, 4, 32, device="meta"),), {}, StepSetup(optimizer=optimizer, autocast=autocast), TARGET)
     assert hits.total() > 300
     assert {"aten::view", "aten::t", "aten::native_layer_norm", "aten::native_dropout", "aten::mm"} <= hits.keys()
 
@@ -111,7 +112,7 @@ def test_layers_that_look_alike_are_dispatched_once(dispatched: Counter[str]) ->
     dispatches = []
     for layers in (3, 12):
         dispatched.clear()
-        record_steps(transformer(layers), (x,), {}, Plan(optimizer="sgd"), TARGET)
+        record_steps(transformer(layers), (x,), {}, StepSetup(optimizer="sgd"), TARGET)
         dispatches.append(dict(dispatched))
     assert dispatches[0] == dispatches[1]
 

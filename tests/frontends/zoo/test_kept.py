@@ -394,7 +394,8 @@ def test_captures_read_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.torch
 def test_steps_read_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from irscope.passkit.settings import Settings
-    from irscope.tools.capture import StepSetup, open_training
+    from irscope.tools.capture import open_training
+    from irscope.training import StepSetup
 
     monkeypatch.chdir(project)
     program = open_training("./train.py:build", LoadOptions(), StepSetup(optimizer="adamw"), Settings()).program

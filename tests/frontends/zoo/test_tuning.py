@@ -12,7 +12,8 @@ import pytest
 from irscope.errors import IrscopeError
 from irscope.frontends.base import LoadOptions
 from irscope.passkit.settings import Settings
-from irscope.tools.capture import StepSetup, Tuning, lora_of, open_training
+from irscope.tools.capture import lora_of, open_training
+from irscope.training import StepSetup, Tuning
 
 pytestmark = pytest.mark.torch
 needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")

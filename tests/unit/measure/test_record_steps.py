@@ -11,10 +11,11 @@ pytestmark = [pytest.mark.torch]
 
 from irscope.errors import PassError  # noqa: E402  # only where torch is installed
 from irscope.measure.record.process import record_in_process  # noqa: E402
-from irscope.measure.record.request import Loop, Options, Request, StepOptions  # noqa: E402
+from irscope.measure.record.request import Loop, Options, Request  # noqa: E402
 from irscope.recording import ModelRecord, Recording, peak_of, read_recording, without_workspaces  # noqa: E402
 from irscope.tools.record import STEP_FACTORY  # noqa: E402
 from irscope.tools.recorded import peak_parts, recording_report, spent_of, time_tables  # noqa: E402
+from irscope.training import StepOptions, StepSetup  # noqa: E402
 from tests.forked import python  # noqa: E402
 
 MODEL = """
@@ -71,7 +72,7 @@ def test_bytes_of_a_step_are_those_that_are_predicted_for_the_processor(tmp_path
     """Two ways to the same bytes: the step run with values, and captured without any."""
     from irscope.frontends.base import LoadOptions
     from irscope.passkit.settings import Settings
-    from irscope.tools.capture import StepSetup, open_training
+    from irscope.tools.capture import open_training
     from irscope.tools.train import memory_of
 
     found = of_model(tmp_path)

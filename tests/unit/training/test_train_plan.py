@@ -19,7 +19,8 @@ from irscope.passkit.settings import Settings
 from irscope.report.picture import Panel, Style
 from irscope.report.plot import write_plot
 from irscope.solvers import worktime
-from irscope.tools.capture import StepSetup, open_training
+from irscope.tools.capture import open_training
+from irscope.training import StepSetup
 
 # `irscope train-plan` with a script of the user's.
 
