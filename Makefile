@@ -111,16 +111,16 @@ fuzz: $(INSTALLED)
 	$(PY) -m tests.tools.fuzz --minutes $(MINUTES)
 
 bench: $(INSTALLED)
-	$(PY) -m tests.tools.bench
+	$(PY) -m benchmarks
 
 bench-compare: $(INSTALLED)
-	$(PY) -m tests.tools.bench --against benchmarks
+	$(PY) -m benchmarks --against benchmarks
 
 bench-keep: $(INSTALLED)
-	$(PY) -m tests.tools.bench --save --page
+	$(PY) -m benchmarks --save --page
 
 field: $(INSTALLED)
-	$(PY) -m tests.tools.field --field "$(FIELD)" --site "$(SITE)" --truth --page
+	$(PY) -m benchmarks.field --field "$(FIELD)" --site "$(SITE)" --truth --page
 
 clean:
 	rm -rf build dist *.egg-info .mutations samples/models .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -143,9 +143,9 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith(("http", "#"))}
     assert not [link for link in links if not (page.parent / link).exists()]
-    scripts = [name.replace(".", "/") for name in re.findall(r"(?:-m )(tests\.tools[.\w]*\w)", text) if not name.endswith("NAME")]
-    scripts += [name for name in re.findall(r"\b(tests/[\w/]+\.py)\b", text) if "NAME" not in name]
-    assert not [name for name in scripts if not (ROOT / name).exists() and not (ROOT / f"{name}.py").exists()]
+    scripts = [name.replace(".", "/") for name in re.findall(r"-m ((?:tests\.tools|benchmarks)\b[.\w]*\w)", text)]
+    scripts += re.findall(r"\b((?:tests|benchmarks)/[\w/]+\.py)\b", text)
+    assert not [name for name in scripts if "NAME" not in name and not (ROOT / name).exists() and not (ROOT / f"{name}.py").exists()]
 
 
 @pytest.mark.parametrize("page", GENERATED)

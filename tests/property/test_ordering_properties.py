@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.ordergraphs import layered
 from irscope.errors import UsageError
 from irscope.ir.bind import bind_program
 from irscope.ir.program import EXPORTED, TORCHSCRIPT, Program, Traits
@@ -28,7 +29,6 @@ from irscope.solvers.order.recompute import Recipe, Repeated, lower, start
 from irscope.solvers.order.solve import LatencyLimit, Layout, best_order, by_need, simple_orders, waists
 from tests.property.strategies import tensor_programs
 from tests.property.symbolic_models import symbolic_models
-from tests.tools.bench.ordergraphs import layered
 
 # Orders against all orders: on small problems every one can be tried.
 

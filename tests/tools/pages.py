@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
+from benchmarks.page import performance_page
 from irscope.cli.check import SCHEMA as CHECK
 from irscope.cli.check import CheckJson
 from irscope.cli.helptext import describe
@@ -27,7 +28,6 @@ from irscope.tools.compare.document import SCHEMA as COMPARE
 from irscope.tools.compare.document import CompareJson
 from irscope.tools.many import SCHEMA as MANY
 from tests.tools.api_reference import api_page
-from tests.tools.bench.page import performance_page
 from tests.tools.commands_page import commands_page, escaped
 from tests.tools.manpage import man_page
 

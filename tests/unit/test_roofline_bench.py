@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.tools.bench.roofline import Run, fit, left_out, summary
+from benchmarks.roofline import Run, fit, left_out, summary
 
 pytestmark = pytest.mark.torch
 

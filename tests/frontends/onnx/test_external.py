@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from benchmarks.onnx_big import write_model
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
 from irscope.frontends.base import LoadOptions
@@ -18,7 +19,6 @@ from irscope.ir.types import TensorType
 from irscope.passes.inference.shapes import Shapes
 from irscope.passkit.manager import Manager
 from tests.frontends.onnx.build import model
-from tests.tools.bench.onnx_big import write_model
 
 # External data: found where they may lie, refused everywhere else, and not opened without need.
 

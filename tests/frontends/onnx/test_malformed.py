@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from benchmarks.onnx_big import write_model
 from irscope.errors import LoadError
 from irscope.passes.inference.shapes import Shapes
 from irscope.session import open_model
@@ -19,7 +20,6 @@ from tests.conftest import FULL
 from tests.frontends.onnx.build import BOOL, FLOAT, INT64, graph, ints, model, value
 from tests.frontends.onnx.tamper import tampered
 from tests.frontends.onnx.watch import cpu_limit, opened_files
-from tests.tools.bench.onnx_big import write_model
 
 MUTANTS = 2000 if FULL else 60
 TRUNCATIONS = 50

@@ -1,4 +1,4 @@
-"""Files of 3.2 GB: as much memory as for a small one, and right numbers. For times see `tests/tools/bench/torch_big.py`."""
+"""Files of 3.2 GB: as much memory as for a small one, and right numbers. For times see `benchmarks/torch_big.py`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.bench import torch_big
-from tests.tools.bench.torch_big import BIG, LAYERS, LIMIT_MB, SMALL
+from benchmarks import torch_big
+from benchmarks.torch_big import BIG, LAYERS, LIMIT_MB, SMALL
 
 
 @pytest.mark.parametrize("form", torch_big.FORMATS)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import gpu_hour
-from tests.tools.gpu_hour import bring, configurations, fitted, operand_bytes, table, workspace_bytes
+from benchmarks import gpu_hour
+from benchmarks.gpu_hour import bring, configurations, fitted, operand_bytes, table, workspace_bytes
 
 
 def test_a_workspace_is_what_is_given_back_before_the_call_ends() -> None:

@@ -10,13 +10,13 @@ from random import Random
 import numpy as np
 import pytest
 
+from benchmarks.placement import INSTANCES, buffers
 from irscope.errors import UsageError
 from irscope.memory import plan_offsets
 from irscope.solvers import gaps, place
 from irscope.solvers.canonical import CompiledSearch, Floors, PlainSearch, Problem
 from irscope.solvers.place import make_plan, overlap, placement_problem
 from irscope.solvers.worktime import WorkTime
-from tests.tools.bench.placement import INSTANCES, buffers
 
 
 def test_what_never_lives_together_shares_its_place() -> None:

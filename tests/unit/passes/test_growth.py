@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import growth
+from benchmarks.onnx_big import write_model
 from irscope.frontends.base import LoadOptions
 from irscope.ir.dims import symbol
 from irscope.ir.dtypes import DType
@@ -24,8 +26,6 @@ from irscope.report.options import RenderOptions
 from irscope.report.table import Cells, Column, Table
 from irscope.report.text import table_lines
 from irscope.session import Model, open_model
-from tests.tools.bench import growth
-from tests.tools.bench.onnx_big import write_model
 
 
 def _layers(count: int, rest: int | None = None) -> Program:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.tools.bench import __main__ as bench
-from tests.tools.bench import page
-from tests.tools.bench.measurement import Measurement
+from benchmarks import __main__ as bench
+from benchmarks import page
+from benchmarks.measurement import Measurement
 
 
 def found(seconds: float, ratio: float | None = None, loop: float = 0.1) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks import torch_big, weights_big
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.load import load_program
@@ -23,7 +24,6 @@ from irscope.passes.weights.values import Logical, logical_weights
 from irscope.session import open_model
 from irscope.weights.source import WeightFiles
 from irscope.weights.tensors import Stored, read_all
-from tests.tools.bench import torch_big, weights_big
 from tests.unit.weights.making import look, truth
 
 # One model in every format: the same statistics, those of numpy. The large one is of a size that people have.

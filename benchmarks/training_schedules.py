@@ -1,4 +1,4 @@
-"""How little memory training steps need: `python -m tests.tools.oracle.training_schedules [SECONDS] [NAME ...]`.
+"""How little memory training steps need: `python -m benchmarks.training_schedules [SECONDS] [NAME ...]`.
 
 Forward, backward and the optimizer's update become one graph with make_fx over fake tensors; nothing is computed. Weights and the
 optimizer's state are there from the start to the end; a gradient may go as soon as its weight is updated.

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Iterator
 from typing import Final
 
+from benchmarks.measurement import Measurement
+from benchmarks.scheduling import LAYERED
 from irscope.solvers.order.solve import best_order
-from tests.tools.bench.measurement import Measurement
-from tests.tools.bench.scheduling import LAYERED
 
 SECONDS: Final = 20.0
 """For an order; it ends before where an order is proven to be the best."""
@@ -40,8 +40,8 @@ def _plans() -> Iterator[Measurement]:
     import torch
     from torch._subclasses import FakeTensorMode
 
+    from benchmarks.checkpointmodels import MODELS
     from irscope.solvers.checkpoint.solve import CheckpointPlanner
-    from tests.tools.bench.checkpointmodels import MODELS
     from tests.tools.joint import joint_with_descriptors, read_problem
 
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 """Runs public programs by the commands of their own READMEs under `irscope simulate`, and writes the table of docs/field.md.
 
-    python -m tests.tools.field --field FOLDER [--only NAME ...] [--truth] [--page]
+    python -m benchmarks.field --field FOLDER [--only NAME ...] [--truth] [--page]
 
 Programs are never kept here: FOLDER has a checkout of each repository under its name (`examples`, `nanoGPT`, `torchtitan`, ...), with data
 where a program would download some, and what is missing there is skipped. `--site FOLDER` is a folder of packages that they import.
@@ -26,7 +26,7 @@ from typing import Any, Final
 from irscope import processes
 
 COUNTERS: Final = ("requested", "allocated", "reserved")
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "field.md"
 BEGIN, END = "<!-- programs -->", "<!-- end -->"
 
@@ -136,7 +136,7 @@ PROGRAMS: Final = (
     Row("nanochat base_train d4", "nanochat", _NANOCHAT, 8, truth=False, remark="own tokenizer and data"),
 )
 
-_WORLD: Final = Path(__file__).parents[1] / "data" / "distributed"
+_WORLD: Final = ROOT / "tests" / "data" / "distributed"
 """Where the module with the store that answers for everybody else is."""
 _TRUTH: Final = """
 import json, os, runpy, sys

@@ -1,6 +1,6 @@
 """Fit how much of their peak data-centre devices reach to published throughputs of decoders in training.
 
-    python -m tests.tools.decoder_times benchmark_results.csv --cache FOLDER [--write]
+    python -m benchmarks.decoder_times benchmark_results.csv --cache FOLDER [--write]
 
 The file has the columns of the tables that github.com/mosaicml/llm-foundry keeps in scripts/train/benchmarking/. A model is captured with
 two and with four layers; each further layer is like the third. Two factors are fitted for a device, for attention and for every other
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import irscope
+from benchmarks.times import FILE, Rows, everything, fitted
 from irscope.devices import find_device
 from irscope.passes.cost.clock import MATRIX, Columns, clock_of, constants, durations
 from irscope.passes.cost.count import NodeCosts
@@ -29,7 +30,6 @@ from irscope.passes.cost.kernels import Kernel, KernelClass
 from irscope.passes.cost.time import Timer
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
-from tests.tools.times import FILE, Rows, everything, fitted
 
 SIZES = {"350m": (1024, 16, 24), "1b": (2048, 16, 24), "3b": (2560, 20, 32), "7b": (4096, 32, 32), "13b": (5120, 40, 40)}
 """Width, heads and layers of MPT models."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tools.bench.measurement import Measurement
+from benchmarks.measurement import Measurement
 
 COMMANDS = {
     "import irscope": ["-c", "import irscope"],
@@ -23,7 +23,7 @@ LIMIT = 0.1
 """CPU seconds above an empty Python for what reads no model."""
 LIMITS = {"irscope run control_flow.onnx": 0.33, "irscope run net.pt2": 0.53}
 """The same for small models."""
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 
 
 def seconds(arguments: list[str], runs: int = 7) -> float:

@@ -1,4 +1,4 @@
-"""How low arenas get in 20 CPU seconds: `python -m tests.tools.bench.placement [challenge|cut|generated] [SECONDS] [NAMES]`.
+"""How low arenas get in 20 CPU seconds: `python -m benchmarks.placement [challenge|cut|generated] [SECONDS] [NAMES]`.
 
 The challenge instances are those of MiniMalloc; others are cut from a square in their style, without room to spare; the generated sets
 look like the buffers of long networks.
@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+from benchmarks.measurement import Measurement
 from irscope.solvers.place import greedy_by_size, make_plan, while_running
-from tests.tools.bench.measurement import Measurement
 
-INSTANCES = Path(__file__).parents[2] / "data" / "minimalloc"
+INSTANCES = Path(__file__).parents[1] / "tests" / "data" / "minimalloc"
 Buffers: TypeAlias = tuple[list[int], list[int], list[int]]
 """Starts, ends and sizes."""
 

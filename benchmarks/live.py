@@ -20,9 +20,9 @@ from statistics import median
 from time import process_time
 from typing import Any, Final
 
-from tests.tools.bench.measurement import Measurement
+from benchmarks.measurement import Measurement
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[1]
 LAYERS: Final = 32
 WORLD: Final = 64
 STEPS: Final = 3
@@ -68,7 +68,7 @@ def _seconds(found: dict[str, Any]) -> float:
 
 
 def _child(part: str, kind: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.tools.bench.live", part, kind]
+    command = [sys.executable, "-m", "benchmarks.live", part, kind]
     ranks = {"RANK": "3", "WORLD_SIZE": str(WORLD), "LOCAL_RANK": "3", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, env={**os.environ, **ranks}
@@ -186,10 +186,11 @@ def captured(kind: str) -> dict[str, Any]:
 
     import irscope
     from irscope.devices import target_of
-    from irscope.frontends.eager.steps import Plan, record_steps
+    from irscope.frontends.eager.steps import record_steps
     from irscope.passkit.settings import Settings
+    from irscope.training import StepSetup
 
-    target, plan = target_of(Settings(device="h200")), Plan(optimizer="adamw", steps=STEPS)
+    target, plan = target_of(Settings(device="h200")), StepSetup(optimizer="adamw", steps=STEPS)
     found: dict[str, Any] = {}
     for layers in (1, LAYERS):
         with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""Every figure about speed in one run: `python -m tests.tools.bench [--only NAMES] [--save] [--page] [--against FILE]`.
+"""Every figure about speed in one run: `python -m benchmarks [--only NAMES] [--save] [--page] [--against FILE]`.
 
 Nothing here passes or fails. Each suite runs in a process of its own, so that none pays for what another left in memory; peers and
 ceilings are measured in the same run, since machines differ and are noisy. `--page` alone writes the page from what is kept.
@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import clock
+from benchmarks.measurement import Measurement, amount
+from benchmarks.page import RELEASES, ROOT, SUITES, heading, newest, performance_page, table
 from irscope import __version__
-from tests.tools.bench import clock
-from tests.tools.bench.measurement import Measurement, amount
-from tests.tools.bench.page import RELEASES, ROOT, SUITES, heading, newest, performance_page, table
 
 KEPT: Final = RELEASES / f"{__version__}.json"
 _SLOWER: Final = 1.25
@@ -32,7 +32,7 @@ def measured(suite: str) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     machine = {"python": platform.python_version(), "processors": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
     loop = clock.calibrate()
-    command = [sys.executable, "-m", "tests.tools.bench", "--measure", suite]
+    command = [sys.executable, "-m", "benchmarks", "--measure", suite]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
     return {"machine": machine, "loop": loop, **json.loads(done.stdout.splitlines()[-1])}
 
@@ -71,13 +71,13 @@ def slower(found: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
 
 def measure_here(suite: str) -> str:
     """The figures of a suite as JSON, from this process."""
-    made = list(importlib.import_module(f"tests.tools.bench.{suite}").measure())
+    made = list(importlib.import_module(f"benchmarks.{suite}").measure())
     return json.dumps({"rows": [row for row in made if not isinstance(row, str)], "notes": [row for row in made if isinstance(row, str)]})
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.tools.bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", help="suites, with commas between them; all of them by default")
     parser.add_argument("--save", action="store_true", help=f"keep the figures in {KEPT.relative_to(ROOT)}, beside those of other suites")
     parser.add_argument("--page", action="store_true", help="write docs/performance.md from what is kept; alone it measures nothing")

@@ -1,4 +1,4 @@
-"""How the work of every pass grows with the graph: `python -m tests.tools.bench.growth [--sizes 1000,4000,16000] [PASS ...]`.
+"""How the work of every pass grows with the graph: `python -m benchmarks.growth [--sizes 1000,4000,16000] [PASS ...]`.
 
 Work is counted in calls of functions, Python's and C's, which is the same in every run whatever else the machine does, and in CPU
 seconds, which also see what loops inside one call. A pass grows too fast where the cost a node doubles from each size to the next.
@@ -149,7 +149,7 @@ def grows(costs: Sequence[float]) -> bool:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.growth", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--calls", action="store_true")
     parser.add_argument("passes", nargs="*")

@@ -1,4 +1,4 @@
-"""Extra time of checkpointing under a budget, planner by planner: `python -m tests.tools.bench.checkpointing [--seconds 15] [MODEL ...]`.
+"""Extra time of checkpointing under a budget, planner by planner: `python -m benchmarks.checkpointing [--seconds 15] [MODEL ...]`.
 
 Times are those of a simple cost model (100 TFLOP/s, 1.5 TB/s, 2 microseconds for a launch), peaks those of the exact simulator.
 """
@@ -13,10 +13,10 @@ from collections.abc import Iterable
 import torch
 from torch._subclasses import FakeTensorMode
 
+from benchmarks.checkpointmodels import MODELS
 from irscope.solvers.checkpoint.problem import CheckpointProblem
 from irscope.solvers.checkpoint.simulate import Cost
 from irscope.solvers.checkpoint.solve import CheckpointPlanner
-from tests.tools.bench.checkpointmodels import MODELS
 from tests.tools.joint import JointGraph, joint_with_descriptors, read_problem, torch_budgets
 
 BUDGETS = (0.9, 0.75, 0.6, 0.5, 0.4)

@@ -1,6 +1,6 @@
 """Large ONNX graphs: CPU seconds and memory to load them and infer every shape, beside onnx's own inference.
 
-`python -m tests.tools.bench.onnx_big [--sizes 1000,10000,100000]` prints the table; `--external` adds a model with 3.2 GB of weights in
+`python -m benchmarks.onnx_big [--sizes 1000,10000,100000]` prints the table; `--external` adds a model with 3.2 GB of weights in
 a file of zeros that takes no space on the disk. Every measurement runs in a process of its own.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.tools.bench.measurement import Measurement
+from benchmarks.measurement import Measurement
 
 LIMIT_SECONDS = 5.0
 LIMIT_MB = 400
@@ -204,8 +204,8 @@ TOOLS: dict[str, Callable[[], Callable[[Path], float]]] = {
 
 def measured(tool: str, path: Path) -> dict[str, float]:
     """CPU seconds without imports, peak memory, and the share of known results, in a process of its own."""
-    command = [sys.executable, "-m", "tests.tools.bench.onnx_big", "--measure", tool, str(path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    command = [sys.executable, "-m", "benchmarks.onnx_big", "--measure", tool, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1])
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -237,7 +237,7 @@ def whole(arguments: list[str], path: Path) -> tuple[float, float]:
     """CPU seconds of a whole process, imports and the end included, and its peak memory in MB; the less of two runs."""
     found: list[tuple[float, float]] = []
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[1]
     for _ in range(2):
         command = [sys.executable, *arguments, str(path)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=root, env=environment) as process:
@@ -251,9 +251,9 @@ def whole(arguments: list[str], path: Path) -> tuple[float, float]:
 
 def _written(path: Path, nodes: int) -> int:
     """Write a model in a process of its own: a child's peak begins at what its parent holds."""
-    code = "import sys; from tests.tools.bench.onnx_big import *; print(write_model(Path(sys.argv[1]), int(sys.argv[2])))"
+    code = "import sys; from benchmarks.onnx_big import *; print(write_model(Path(sys.argv[1]), int(sys.argv[2])))"
     command = [sys.executable, "-c", code, str(path), str(nodes)]
-    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]).stdout)
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]).stdout)
 
 
 _SYMBOLIC = """
@@ -339,7 +339,7 @@ def compare_external() -> None:
 
 def main() -> None:
     """Measure and print; nothing here passes or fails."""
-    parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.onnx_big", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.onnx_big", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000,100000")
     parser.add_argument("--whole", type=int, default=0, metavar="NODES", help="whole processes over so many nodes, beside onnx's")
     parser.add_argument("--external", action="store_true", help="also the model with 3.2 GB of external weights")

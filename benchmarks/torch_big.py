@@ -1,6 +1,6 @@
 """PyTorch files of 3.2 GB beside small twins of the same structure: CPU seconds and memory of `irscope run`.
 
-`python -m tests.tools.bench.torch_big` prints the table. The files are sparse: their weights are holes that take no space on the disk.
+`python -m benchmarks.torch_big` prints the table. The files are sparse: their weights are holes that take no space on the disk.
 GPT-2's `.pt2`, exported on the spot where transformers is installed, is measured too.
 """
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 LAYERS = 32
 SMALL, BIG = 50, 5000
 """Features of a layer: 32 layers of 5,000 by 5,000 are 3.2 GB."""

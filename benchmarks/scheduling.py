@@ -1,4 +1,4 @@
-"""How little memory an order needs: `python -m tests.tools.bench.scheduling [literature|stress|layered] [SECONDS]`."""
+"""How little memory an order needs: `python -m benchmarks.scheduling [literature|stress|layered] [SECONDS]`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+from benchmarks.ordergraphs import LITERATURE, STRESS, layered
 from irscope.solvers.order.problem import OrderProblem
 from irscope.solvers.order.solve import INDUCTOR_ORDERS, SIMPLE_ORDERS, best_order
-from tests.tools.bench.ordergraphs import LITERATURE, STRESS, layered
 
 LAYERED: dict[str, Callable[[], OrderProblem]] = {
     "1,000 operators, layers of up to 8": lambda: layered(1_000, 8),

@@ -1,4 +1,4 @@
-"""Least times against measured ones, on this machine: `python -m tests.tools.bench.roofline [--seconds 5] [--rounds 7]`.
+"""Least times against measured ones, on this machine: `python -m benchmarks.roofline [--seconds 5] [--rounds 7]`.
 
 Calibrates one thread of the processor, then runs 13 models in PyTorch (eager, f32, batch 1, one thread), each as often as `--rounds` says,
 and takes the fastest in CPU time, so that other programs count little. The bound comes from the exported file alone. Says how many bounds

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.tools.bench import torch_big
+from benchmarks import torch_big
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 LARGE = 40_000_000_000
 LIMIT_MB = 600
 LIMIT_SECONDS = 0.5

@@ -1,4 +1,4 @@
-"""A large model in the UI: first paint, answers to keys, memory, a page of a million rows: `python -m tests.tools.bench.tui [NODES]`."""
+"""A large model in the UI: first paint, answers to keys, memory, a page of a million rows: `python -m benchmarks.tui [NODES]`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.keys import _character_to_key
 
-from tests.tools.bench.tui_model import write
+from benchmarks.tui_model import write
 
 NODES, ROWS = 100_000, 1_000_000
 VISIBLE, FIRST_PAINT, KEY, MEMORY, PAGE = 0.3, 1.0, 0.050, 150.0, 0.060
 """Targets: seconds until anything is on the screen, seconds above loading, seconds at the 95th percentile, MB above the graph, seconds."""
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 _SIZE = (120, 40)
 _LOAD = "import sys, os, pathlib, irscope.session as s; s.open_model(pathlib.Path(sys.argv[1])); print('{}', flush=True); os._exit(0)"
 _STYLE = ROOT / "tui" / "irscope.tcss"
@@ -46,7 +46,7 @@ def child(*arguments: str) -> dict[str, object]:
     """What a fresh Python answers, with its CPU and wall seconds."""
     started, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     # Loading alone imports nothing of the UI.
-    command = ["-c", _LOAD, *arguments[1:]] if arguments[0] == "load" else ["-m", "tests.tools.bench.tui", *arguments]
+    command = ["-c", _LOAD, *arguments[1:]] if arguments[0] == "load" else ["-m", "benchmarks.tui", *arguments]
     done = subprocess.run([sys.executable, *command], check=True, stdout=subprocess.PIPE, cwd=ROOT, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,4 +1,4 @@
-"""All that one hour on a physical GPU has to bring home: `python -m tests.tools.gpu_hour OUT [--seconds 3300] [--only STAGE]`.
+"""All that one hour on a physical GPU has to bring home: `python -m benchmarks.gpu_hour OUT [--seconds 3300] [--only STAGE]`.
 
 Stages in the order of what is worth most, each in a process of its own with a share of the time; what one writes stands when a later
 one fails, the time is up or the card is gone. `OUT/stages.jsonl` says how each went. `--table SILICON [STAND-IN]` then prints
@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from irscope.errors import IrscopeError
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[1]
 COUNTERS: Final = ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes")
 STAGES: Final[Mapping[str, float]] = {"machine": 120, "step": 300, "workspaces": 900, "forward": 300, "generate": 300, "compiled": 600}
 """Seconds that each gets at most."""
@@ -278,7 +278,7 @@ def run_stage(name: str, out: Path, seconds: float) -> str:
     if name in RECORDED:
         line = [sys.executable, "-m", "irscope", RECORDED[name][0], "-o", str(out / f"{name}.jsonl"), *RECORDED[name][1:]]
     else:
-        line = [sys.executable, "-m", "tests.tools.gpu_hour", "--child", name, str(out)]
+        line = [sys.executable, "-m", "benchmarks.gpu_hour", "--child", name, str(out)]
     errors = out / f"{name}.stderr"
     began = time.monotonic()
     with errors.open("wb") as complaints:

@@ -1,6 +1,6 @@
 """How fast weights are read: gigabytes a CPU second, beside what memory and numpy can do at all and what a naive program takes.
 
-`python -m tests.tools.bench.weights` prints the table. All is measured in one run, one after the other: machines differ and are noisy.
+`python -m benchmarks.weights` prints the table. All is measured in one run, one after the other: machines differ and are noisy.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from time import perf_counter, process_time
 
 import numpy as np
 
+from benchmarks.measurement import Measurement
 from irscope.ir.dtypes import DType
 from irscope.ir.places import FileRegion
 from irscope.weights.scan import Options, scan
 from irscope.weights.source import WeightFiles
 from irscope.weights.tensors import Stored, axes_of
-from tests.tools.bench.measurement import Measurement
 
 SIZE = 1 << 29
 """Bytes of the fp32 weights."""

@@ -7,6 +7,8 @@ import importlib.util
 import tracemalloc
 from collections.abc import Callable, Iterator
 
+from benchmarks.clock import best_of
+from benchmarks.measurement import Measurement
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, paused_gc
 from irscope.ir.parser import parse_program
@@ -14,8 +16,6 @@ from irscope.ir.printer import print_program
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
 from irscope.ir.verify import verify
-from tests.tools.bench.clock import best_of
-from tests.tools.bench.measurement import Measurement
 
 NODES = 100_000
 TARGETS = {"build": 0.4, "walk": 0.05, "print": 0.6, "parse": 1.2}

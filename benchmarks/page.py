@@ -1,4 +1,4 @@
-"""docs/performance.md from kept figures: `python -m tests.tools.bench --page` and `make pages` write it, and a test compares them."""
+"""docs/performance.md from kept figures: `python -m benchmarks --page` and `make pages` write it, and a test compares them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from statistics import mode
 from typing import Any, Final
 
-from tests.tools.bench.measurement import Measurement, amount
+from benchmarks.measurement import Measurement, amount
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[1]
 RELEASES: Final = ROOT / "benchmarks"
 SUITES: Final = ("start", "ir", "onnx_big", "live", "flops", "searches", "placement", "weights")
 """Modules of this package with a function `measure()` that gives measurements, and lines about what could not be measured.
@@ -22,7 +22,7 @@ _INTRODUCTION: Final = """\
     make bench                                            # every suite, beside its peers
     make bench-compare                                    # the same, and what became slower
     make bench-keep                                       # the same, kept as benchmarks/VERSION.json, and on this page
-    .venv/bin/python -m tests.tools.bench --only ir,live --save --page      # some suites; the others stay as they are
+    .venv/bin/python -m benchmarks --only ir,live --save --page      # some suites; the others stay as they are
 
 The figures with a goal or a peer; `benchmarks/` has all. CPU seconds are of all processes. **ratio** is the measured figure divided by
 that of a peer in the same run; a goal is for the ratio if there is one. *Loop* is a fixed loop of plain Python on the suite's machine."""
@@ -34,7 +34,7 @@ _AFTER: Final = {
     "onnx_big": "[conformance.md](conformance.md#large-graphs) has more of these graphs.",
     "searches": "[scheduling.md](scheduling.md#how-good-it-is) and [training.md](training.md#what-to-recompute) have other graphs.",
     "weights": """\
-`tests/tools/bench/weights_big.py` makes checkpoints of 40 GB out of holes: their structure takes 0.1 CPU s, streaming all values 20 CPU s
+`benchmarks/weights_big.py` makes checkpoints of 40 GB out of holes: their structure takes 0.1 CPU s, streaming all values 20 CPU s
 and 112 MB at most, and a cancelled run ends within a second.""",
 }
 _HEADER: Final = "|figure|measured|ratio|goal|\n|---|---|---|---|"

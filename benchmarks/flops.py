@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from tests.tools.bench.clock import best_of
-from tests.tools.bench.measurement import Measurement
+from benchmarks.clock import best_of
+from benchmarks.measurement import Measurement
 
 LAYERS, WIDTH, HEADS, INNER, TOKENS = 12, 256, 4, 1024, 128
 

@@ -1,6 +1,6 @@
 """Fit the efficiencies of kernels to published times, and tell how far predictions are off on families of models that were left out.
 
-    python -m tests.tools.times times.csv --cache FOLDER [--most 300] [--write]
+    python -m benchmarks.times times.csv --cache FOLDER [--most 300] [--write]
 
 `times.csv` has the columns device, work (infer, train), mode, precision, layout, model, image, batch, step_ms of the tables that
 github.com/huggingface/pytorch-image-models keeps in results/; timm must be installed. Kernels of a row are kept in FOLDER: a capture takes
@@ -37,7 +37,7 @@ from irscope.passes.cost.time import Timer
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes
 
-FILE = Path(__file__).parents[2] / "irscope" / "devices" / "efficiency.json"
+FILE = Path(__file__).parents[1] / "irscope" / "devices" / "efficiency.json"
 OTHERWISE = re.compile("rep|mobileone|ecaresnext50t")
 """Models that were measured after their branches had been merged, or that have another definition today."""
 FAST_NORMS = ("rtx-3090", "rtx-4090")
