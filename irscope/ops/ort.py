@@ -97,6 +97,12 @@ _HALF_SINCE: Final = {"Clip": 12, "DequantizeLinear": 19, "IsInf": 20, "Max": 12
 """The same from a version of the operator on."""
 
 
+OF_LISTS: Final = frozenset({"Concat", "Max", "Min", "Split"})
+"""Operators that run in half precision and take or make a list of tensors. IsIsolatedFp16NodeOnCpu in
+core/optimizer/insert_cast_transformer.cc goes by the operands and results of the schema, where a list is one, so that it looks at the
+first tensor alone (of what Split reads, only that is in half precision)."""
+
+
 def runs_halves(name: str, version: int) -> bool:
     """Return whether the CPU provider has a kernel of half precision for an operator, by its name in the file and its version."""
     return name in _HALF or version >= _HALF_SINCE.get(name, version + 1)

@@ -302,7 +302,7 @@ def fuse_conv_norm(graph: OrtGraph, node: OrtNode) -> bool:
 
 @rule("PadFusion", "Pad")
 def fuse_pad(graph: OrtGraph, node: OrtNode) -> bool:
-    """Padding with zeros before a convolution or pooling with explicit pads, also with a Cast between."""
+    """Padding with zeros before a convolution or pooling that pads explicitly or not at all, also with a Cast between."""
     following = graph.sole_reader(node)
     amounts = _padding(graph, node)
     if following is None or len(node.inputs) > 3 or graph.makes_output(node) or amounts is None:
@@ -315,8 +315,8 @@ def fuse_pad(graph: OrtGraph, node: OrtNode) -> bool:
         if inner is None:
             return False
         child = inner
-    given = child.ints("pads")
-    if child.op not in ("Conv", "AveragePool", "MaxPool") or not child.is_standard or len(child.outputs) > 1 or given is None:
+    given = child.ints("pads") or (0,) * len(amounts)
+    if child.op not in ("Conv", "AveragePool", "MaxPool") or not child.is_standard or len(child.outputs) > 1:
         return False
     if child.attr("auto_pad", "NOTSET") != "NOTSET":
         return False

@@ -458,13 +458,14 @@ def skip_layer_norm(graph: OrtGraph, norm: OrtNode) -> bool:
     if not norm.matches("LayerNormalization", (1, 17)) or not has_dtypes(graph, norm, _SKIPPED):
         return False
     add = matching(graph, graph.input_node(norm, 0), "Add", ADD, _is_skip)
-    if add is None:
+    # A sum in half precision has no kernel on a CPU, the norm has one.
+    if add is None or add.provider != norm.provider:
         return False
     operands = [add.input(0), add.input(1), norm.input(1), norm.input(2)]
     nodes = [add, norm]
     for place in (0, 1):
         bias = graph.input_node(add, place)
-        if bias is not None and bias.matches("Add", ADD) and _adds_vector(graph, bias):
+        if bias is not None and bias.matches("Add", ADD) and bias.provider == norm.provider and _adds_vector(graph, bias):
             operands[place] = bias.input(0)
             operands.append(bias.input(1))
             nodes.insert(0, bias)

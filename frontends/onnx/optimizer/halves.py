@@ -14,7 +14,7 @@ from irscope.frontends.onnx.optimizer.graph import MICROSOFT, OrtGraph, OrtNode,
 from irscope.frontends.onnx.types import NUMBERS, NUMPY, AttrValue, decode
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, Type, tensor
-from irscope.ops.ort import WITHOUT_KERNEL, runs_halves
+from irscope.ops.ort import OF_LISTS, WITHOUT_KERNEL, runs_halves
 
 _CPU: Final = "CPUExecutionProvider"
 _ON_CUDA: Final = frozenset({"HardSwish"})
@@ -151,13 +151,14 @@ def _halves(graph: OrtGraph, names: list[str]) -> list[str]:
 
 def _is_isolated(graph: OrtGraph, node: OrtNode, lacking: set[int]) -> bool:
     """Return whether a node has only kernels without half precision around it: makers of its operands, inputs and weights aside, and all
-    that read its results."""
+    that read its results; of a list only the first counts (`OF_LISTS`)."""
     halves = _halves(graph, node.inputs)
     if node.bodies or not halves or graph.makes_output(node):
         return False
     makers = [made for name in node.inputs if (made := graph.maker(name)) is not None]
-    own = [made for name in halves if (made := graph.maker(name)) is not None]
-    readers = [reader for name in _halves(graph, node.outputs) for reader in graph.readers(name)]
+    some = slice(1) if node.op in OF_LISTS else slice(None)
+    own = [made for name in _halves(graph, node.inputs[some]) if (made := graph.maker(name)) is not None]
+    readers = [reader for name in _halves(graph, node.outputs[some]) for reader in graph.readers(name)]
     return bool(makers and readers) and all(one.index in lacking for one in (*own, *readers))
 
 
@@ -179,6 +180,8 @@ def _new_single(graph: OrtGraph, name: str) -> str:
     single = graph.new_name(f"InsertedPrecisionFreeCast_{name}")
     type_ = graph.type_of(name)
     graph.types[single] = tensor(DType.F32, type_.shape if isinstance(type_, TensorType) else None)
+    graph.known[single] = graph.known.get(name)
+    graph.singles.add(single)
     return single
 
 
