@@ -36,6 +36,7 @@ from irscope.passes.ort.model import (
     execution_order,
     op_call,
     packed_weights,
+    packings_of,
     ranges_of,
     runs_half,
     small_weights,
@@ -644,7 +645,7 @@ class _Simulated:
         there = {launch.node for launch in order if id(launch) in placed.on_gpu}
         numbered = enumerate(self.graph.weights, found.inputs)
         copied = small_weights([value for number, value in numbered if number not in placed.gpu])
-        packed = packed_weights(self.graph, self.types, there, self.options.path)
+        packed = packed_weights(packings_of(self.graph, self.types, there), self.options.path)
         carried = [self.sizes[value] for value in found.returned if value in placed.gpu and value >= found.given]
         arena = BfcArena(self.options.strategy)
         session = Session(copied, packed, [0] * len(order), (), {}, arena, self.options.pattern, carried=carried)

@@ -15,7 +15,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.memory.arena import BfcArena, Strategy
-from irscope.ops.ort import CHOICE, FUNCTIONS, FunctionStep, function_of, runs_halves
+from irscope.ops.ort import CHOICE, FUNCTIONS, OF_LISTS, FunctionStep, function_of, runs_halves
 from irscope.ops.registry import find_op
 from irscope.ops.spec import Family, KernelPacking, OpCall
 from irscope.passes.inference.engine import Inferred
@@ -23,13 +23,13 @@ from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant,
 from irscope.passes.ort.cuda_session import CudaSession
 from irscope.passes.ort.plan import (
     ABSENT,
-    ALIGNMENT,
     NEVER,
     PLAIN,
     Buffers,
     Inner,
     Launch,
     Launches,
+    LoopSteps,
     OrtFigures,
     Session,
     kernel_of,
@@ -49,9 +49,12 @@ _WEIGHTS = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT})
 KEPT = "the run: nothing reads it"
 _IF: Final = "If"
 _LOOP: Final = "Loop"
-_LOOPS: Final = (_LOOP, "Scan")
-_COUNTER: Final = 8
-"""Bytes of the number of a step."""
+_SCAN: Final = "Scan"
+_IDENTITY: Final = "Identity"
+_SETTLED: Final = 3
+"""Steps of a loop after which each further one takes what the one before took."""
+_MOST_KERNELS: Final = 1 << 14
+"""Kernels that are simulated for a Loop; further steps only keep their slices."""
 
 
 @immutable
@@ -139,7 +142,7 @@ def launches_of(graph: Graph, types: Inferred, known: Inferred, *, is_session: b
             branch = types.branches.get(launch.node)
             regions = launch.node.regions if branch is None or branch.taken is None else (launch.node.regions[branch.taken],)
             launch.inner = tuple(launches_of(region, types, known, is_session=is_session) for region in regions)
-        elif launch.name in _LOOPS:
+        elif launch.name in (_LOOP, _SCAN):
             launch.inner = tuple(launches_of(region, types, known, is_session=is_session) for region in launch.node.regions)
     return found
 
@@ -246,20 +249,21 @@ def _figures(
     if end is not None and all(isinstance(size, int) for size in (*found.sizes[found.given :], *inside.values())):
         return None
     widened = {launch.node for launch in order if launch.as_float}
-    dropped = _dropped_weights(graph, types, widened) if any(launch.inner for launch in order) else frozenset()
+    packings = list(packings_of(graph, types, widened))
+    dropped = _dropped_weights(packings)
     frame = _frame(order, found, buffers, sizes, types, options, inside, end, dropped)
     if frame is None:
         return None
     weights = [weight for body in graph.graphs() for weight in body.weights]
-    copied, packed = small_weights(weights) + found.constants, packed_weights(graph, types, widened, options.path)
     session = Session(
-        copied,
-        packed,
+        small_weights(weight for weight in weights if weight not in dropped) + found.constants,
+        packed_weights(packings, options.path),
         frame.takes,
         frame.early,
         frame.inner,
         BfcArena(options.strategy),
         options.pattern,
+        small_weights(weight for weight in weights if weight in dropped),
         pieces=frame.pieces,
         loops=frame.loops,
     )
@@ -290,14 +294,18 @@ def _frame(
     pieces: dict[int, tuple[int, ...]] = {}
     loops: dict[int, int] = {}
     for step, launch in enumerate(order):
-        body = _body(launch, types, options, inside, end, dropped) if launch.name == _IF else None
+        body = None
+        if launch.name == _IF:
+            body = _body(launch, types, options, inside, end, dropped)
+        elif launch.name == _LOOP:
+            body = _looped(launch, found, types, options, inside, end, dropped)
         if body is not None:
             inner[step] = body
         extra = 0 if body is not None else _at_end(inside.get(launch.node, 0), end)
         if extra is None:
             return None
         if body is None and launch.node.regions:
-            loops[step], extra = _of_a_loop(launch, found, types.trips.get(launch.node), options, end, extra)
+            loops[step] = extra = _in_a_step(launch, types.trips.get(launch.node), options, end, extra)
         if launch.kernel.takes is not None and (call := op_call(launch.node, types, as_float=launch.as_float)) is not None:
             is_static = all(not isinstance(type_, TensorType) or type_.is_static for type_ in (*call.types, *call.results))
             if not is_static and end is not None:
@@ -315,34 +323,56 @@ def _frame(
     return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner, pieces=pieces, loops=loops)
 
 
-def _of_a_loop(
-    launch: Launch, found: Launches, trips: Dim | None, options: OrtOptions, end: Literal[0, 1] | None, otherwise: int
-) -> tuple[int, int]:
-    """Return what kernels inside have asked for at most, and what the node takes, both beside its results.
+def _looped(
+    launch: Launch,
+    found: Launches,
+    types: Inferred,
+    options: OrtOptions,
+    inside: Mapping[Node, Dim],
+    end: Literal[0, 1] | None,
+    dropped: Set[Value],
+) -> Inner | None:
+    """Return the body of a Loop with its steps; None where its sizes are unknown. How often a loop runs that only its condition ends is
+    unknown: three steps have all that is there at once, and slices of such a loop have no size."""
+    known = types.trips.get(launch.node)
+    trips = None if known is None else _at_end(known, end)
+    body = _body(launch, types, options, inside, end, dropped)
+    if body is None:
+        return None
+    trips = _SETTLED if trips is None else trips
+    simulated = min(trips, max(_SETTLED, _MOST_KERNELS // _kernels_in(body)))
+    (inner,) = launch.inner
+    count = len(launch.node.outputs) - (len(launch.node.inputs) - 2)
+    slices = [number for number in inner.returned[max(len(inner.returned) - count, 0) :] if body.buffers.is_output[number]]
+    skipped = [(trips - simulated) * body.sizes[number] for number in slices] if simulated < trips else ()
+    shared = _shared(inner)
+    condition = inner.returned[0] if inner.returned else 0
+    body.steps = LoopSteps(simulated, launch.outputs, frozenset(slices), shared, condition < inner.given or condition in shared, skipped)
+    return body
 
-    The last step of a Loop has the slices of all before, which are there twice when they are put together, as are states: the last ones
-    and those that the step began with, beside their copies (LoopImpl::Execute in core/providers/cpu/controlflow/loop.cc). A Scan writes
-    slices in place."""
+
+def _shared(inner: Launches) -> frozenset[int]:
+    """Return the results of the body of a Loop that Identity makes of what the body is given: the planner lets them share its memory
+    (PlannerImpl::ComputeReusePlan in core/framework/allocation_planner.cc), but for weights of the body itself."""
+    copies = [launch for launch in inner.launches if launch.name == _IDENTITY and 0 <= launch.inputs[0] < inner.given]
+    sources = [inner.values[launch.inputs[0]] for launch in copies]
+    return frozenset(
+        launch.outputs[0]
+        for launch, source in zip(copies, sources, strict=True)
+        if source is None or source.role not in _WEIGHTS or source.graph is not launch.node.graph
+    )
+
+
+def _kernels_in(body: Inner) -> int:
+    """Return how many kernels one run of a graph simulates."""
+    own = max(len(body.buffers.taken), 1)
+    return own + sum(_kernels_in(one) * (1 if one.steps is None else one.steps.trips) for one in body.inner.values())
+
+
+def _in_a_step(launch: Launch, trips: Dim | None, options: OrtOptions, end: Literal[0, 1] | None, otherwise: int) -> int:
+    """Return the most bytes that buffers of a step of a Scan take, but for results: their slices are written in place."""
     if trips == 0 or (end == 0 and not isinstance(trips, int)):
-        return 0, 0  # it need not run at all
-    most = _in_a_step(launch, options, end, otherwise)
-    if launch.name != _LOOP:
-        return most, most
-    slices = launch.node.outputs[len(launch.node.inputs) - 2 :]
-    stacked = kept = 0
-    for number in launch.outputs:
-        known = found.sizes[number]
-        size = _at_end(found.limits.get(number, UNLIMITED) if known is None else known, end) or 0
-        if found.values[number] in slices:
-            stacked += size
-        else:
-            kept += size
-    inside = most + _COUNTER - (stacked // trips if isinstance(trips, int) and trips else 0)
-    return inside, max(inside, stacked + (1 if trips == 1 else 2) * kept + 2 * ALIGNMENT)
-
-
-def _in_a_step(launch: Launch, options: OrtOptions, end: Literal[0, 1] | None, otherwise: int) -> int:
-    """Return the most bytes that buffers of a step of a loop take, results among them where they are not written in place as a Scan's."""
+        return 0  # it need not run at all
     most = otherwise
     for found in launch.inner:
         order = _order_of(found, options)
@@ -351,7 +381,7 @@ def _in_a_step(launch: Launch, options: OrtOptions, end: Literal[0, 1] | None, o
             return otherwise
         alive = most = 0
         for taken, gone in zip(buffers.taken, buffers.dropped, strict=True):
-            alive += sum(sizes[one - found.given] for one in taken if launch.name == _LOOP or not buffers.is_output[one])
+            alive += sum(sizes[one - found.given] for one in taken if not buffers.is_output[one])
             most = max(most, alive)
             alive -= sum(sizes[one - found.given] for one in gone)
     return most
@@ -409,20 +439,20 @@ def _in_attributes(weight: Value) -> bool:
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
-def packed_weights(graph: Graph, types: Inferred, widened: Set[Node], path: str) -> list[tuple[Hashable, KernelPacking]]:
-    """Weights that kernels pack into another layout when the session is created, also of kernels inside regions, each with a key that
-    is equal where a session finds that it has the same already. It compares what was packed, for one operator; here it is the same
-    contents, packed the same way. What runs in single precision reads casts of its weights, which cannot be packed."""
+def packed_weights(packings: Iterable[tuple[Node, KernelPacking]], path: str) -> list[tuple[Hashable, KernelPacking]]:
+    """Weights that kernels pack into another layout when the session is created, each with a key that is equal where a session finds that
+    it has the same already. It compares what was packed, for one operator; here it is the same contents, packed the same way."""
     packed: list[tuple[Hashable, KernelPacking]] = []
     with WeightFiles(path) as files:
         contents = _Contents(files)
-        for node, one in _packings(graph, types, widened):
+        for node, one in packings:
             packed.append(((op_type(node.source), contents.first_like(node.inputs[one.operand]), one.form), one))
     return packed
 
 
-def _packings(graph: Graph, types: Inferred, widened: Set[Node]) -> Iterator[tuple[Node, KernelPacking]]:
-    """Yield each operand that a kernel packs, with its node."""
+def packings_of(graph: Graph, types: Inferred, widened: Set[Node]) -> Iterator[tuple[Node, KernelPacking]]:
+    """Yield each operand that a kernel packs, with its node, also inside regions. What runs in single precision (`widened`) reads casts
+    of its weights, which cannot be packed."""
     for node in graph.walk():
         packs = kernel_of(node).packs if node not in widened else None
         call = op_call(node, types) if packs is not None else None
@@ -431,9 +461,9 @@ def _packings(graph: Graph, types: Inferred, widened: Set[Node]) -> Iterator[tup
                 yield node, one
 
 
-def _dropped_weights(graph: Graph, types: Inferred, widened: Set[Node]) -> frozenset[Value]:
+def _dropped_weights(packings: Iterable[tuple[Node, KernelPacking]]) -> frozenset[Value]:
     """Return weights that a session drops when it is made, since every kernel that reads them has packed them."""
-    packed = Counter(node.inputs[one.operand] for node, one in _packings(graph, types, widened))
+    packed = Counter(node.inputs[one.operand] for node, one in packings)
     return frozenset(weight for weight, count in packed.items() if weight is not None and count == len(weight.users or ()))
 
 
@@ -586,12 +616,13 @@ class _Halves:
 
     def _is_isolated(self, launch: Launch) -> bool:
         """Return whether it has only kernels without half precision around it: those that make its operands, inputs and weights aside, and
-        all that read its results."""
+        all that read its results; of a list only the first counts (`OF_LISTS`)."""
         if launch.node.regions or not self._has_half(launch.inputs) or set(launch.outputs) & set(self.found.returned):
             return False
         makers = [self.maker[value] for value in launch.inputs if value in self.maker]
-        halves = [self.maker[value] for value in launch.inputs if self._is_half(value) and value in self.maker]
-        readers = [reader for value in filter(self._is_half, launch.outputs) for reader in self.readers.get(value, ())]
+        some = slice(1) if launch.name in OF_LISTS else slice(None)
+        halves = [self.maker[value] for value in launch.inputs[some] if self._is_half(value) and value in self.maker]
+        readers = [reader for value in filter(self._is_half, launch.outputs[some]) for reader in self.readers.get(value, ())]
         return bool(makers and readers) and all(id(one) in self.lacking for one in (*halves, *readers))
 
     def _wrap(self, launch: Launch) -> None:

@@ -21,6 +21,10 @@ from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import read_values
 
 ABSENT = -1
+_CONDITION = 1
+"""Bytes of the condition that a Loop starts with."""
+_COUNTER = 8
+"""Bytes of the number of its step."""
 PLAIN = OrtKernel(())
 """A kernel with nothing special."""
 
@@ -513,10 +517,31 @@ class Inner:
     """True where its runs take one block for all that they do not return, from the second on."""
     has_run: bool = False
     """True where its pattern is known, so that it takes one block."""
+    block: int | None = None
+    """Bytes of that block, once they were counted."""
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Temporary memory of kernels that ask for it in several pieces, one after another."""
     loops: Mapping[int, int] = field(default_factory=dict)
-    """Bytes that kernels inside a loop have asked for at most, beside the results of the node, by step."""
+    """Bytes that kernels inside a Scan have asked for at most, beside the results of the node, by step."""
+    steps: LoopSteps | None = None
+    """How often a Loop runs it; None for what runs once, as the branch of an If."""
+
+
+@immutable
+class LoopSteps:
+    """How a Loop runs its body, whose results are the condition, states and slices."""
+
+    trips: int
+    results: Sequence[int]
+    """Results of the node, by their numbers around it."""
+    slices: frozenset[int]
+    """Results of the body that are kept to the end of the last step, by number."""
+    shared: frozenset[int]
+    """Results of the body that have the memory of what it is given."""
+    keeps_condition: bool
+    """True where each step hands on the condition that it is given."""
+    skipped: Sequence[int] = ()
+    """Bytes of slices of steps that are left out of the simulation."""
 
 
 @immutable
@@ -524,7 +549,7 @@ class Session:
     """Memory of a session besides its buffers."""
 
     copied: Sequence[int]
-    """Bytes of weights that are copied into the arena before the first run."""
+    """Bytes of weights that are copied into the arena before the first run, and stay."""
     packed: Sequence[tuple[Hashable, KernelPacking]]
     """Weights that kernels pack then, in the order of the file, with a key: of equal ones only the first is kept."""
     takes: Sequence[int]
@@ -536,6 +561,8 @@ class Session:
     arena: BfcArena
     """A fresh one."""
     pattern: bool
+    dropped: Sequence[int] = ()
+    """Bytes of weights that are copied likewise, and go when all their readers have packed them."""
     loaded: Sequence[int] = ()
     """Bytes of weights that lie in the arena, in the order in which they are loaded."""
     brought: Sequence[int] = ()
@@ -549,7 +576,7 @@ class Session:
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Temporary memory of kernels that ask for it in several pieces."""
     loops: Mapping[int, int] = field(default_factory=dict)
-    """Bytes that kernels inside a loop have asked for at most, beside the results of the node, by step."""
+    """Bytes that kernels inside a Scan have asked for at most, beside the results of the node, by step."""
 
 
 def simulate(
@@ -566,6 +593,7 @@ def simulate(
     arena.load(session.loaded)
     for size in session.copied:
         arena.reserve(size)
+    dropped = [arena.reserve(size) for size in session.dropped]
     kept: set[Hashable] = set()
     for key, packed in session.packed:
         chunk = arena.reserve(packed.nbytes) if packed.reserved else arena.malloc(packed.nbytes)
@@ -574,6 +602,7 @@ def simulate(
             # A kernel packs before the session can find that it has the same already.
             arena.free(chunk)
         kept.add(key)
+    _give_back(arena, dropped)
     before = _usage(arena)
     likeness = () if peaks is None else likeness_of(arena)
     if peaks is not None and likeness in peaks:
@@ -688,22 +717,58 @@ def _give_back(arena: BfcArena, chunks: Sequence[Chunk | None]) -> None:
 
 def _early(taken: Sequence[int], body: Inner | None) -> Sequence[int]:
     """Return the buffers of a node that are there before a graph inside it runs."""
-    late = set(body.late.values()) if body is not None else ()
+    late = () if body is None else set(body.late.values() if body.steps is None else body.steps.results)
     return [value for value in taken if value not in late] if late else taken
 
 
 def _run_inner(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int], None]) -> tuple[int, int]:
     """Run a graph inside a node: the most bytes requested after any of its kernels, and the most in use. `give` takes the memory of a
     result of the node, by its number around it."""
+    if graph.steps is not None:
+        return _repeat_body(arena, graph, graph.steps, pattern, give)
+    requested, highest, _ = _run_body(arena, graph, pattern, give)
+    return requested, highest
+
+
+def _repeat_body(arena: BfcArena, graph: Inner, steps: LoopSteps, pattern: bool, give: Callable[[int], None]) -> tuple[int, int]:
+    """Run the body of a Loop step by step (LoopImpl::Execute in core/providers/cpu/controlflow/loop.cc). A step begins when the results
+    of the last but one are gone; after the last one everything is copied into the results of the node."""
+    states: list[Chunk | None] = [arena.malloc(_CONDITION)]
+    kept: list[Chunk | None] = [arena.malloc(_COUNTER)]
+    if steps.keeps_condition:
+        kept, states = kept + states, []
+    before: list[Chunk | None] = []
+    requested, highest = arena.requested, arena.in_use
+    for trip in range(steps.trips):
+        if trip == steps.trips - 1:
+            kept += map(arena.malloc, steps.skipped)
+        _give_back(arena, before)
+        within, most, made = _run_body(arena, graph, pattern, give)
+        requested, highest = max(requested, within), max(highest, most)
+        before, states = states, [chunk for number, chunk in made.items() if number not in steps.slices]
+        kept += [chunk for number, chunk in made.items() if number in steps.slices]
+    for around in steps.results:
+        give(around)
+    highest = max(highest, arena.in_use)
+    _give_back(arena, (*before, *states, *kept))
+    return requested, highest
+
+
+def _run_body(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int], None]) -> tuple[int, int, dict[int, Chunk | None]]:
+    """Run a graph inside a node once, as `_run_inner`, and return also what a step of a Loop hands on."""
     buffers, sizes = graph.buffers, graph.sizes
-    block = pattern_bytes(buffers, sizes, graph.traced) if pattern and graph.has_pattern and graph.has_run else 0
+    block = _inner_block(graph) if pattern and graph.has_pattern and graph.has_run else 0
     graph.has_run = True
     around = arena.malloc(block)
     chunks: dict[int, Chunk | None] = {}
+    handed_on: dict[int, Chunk | None] = {}
     requested, highest = arena.requested, arena.in_use
 
     def take(value: int) -> None:
-        if value in graph.late:
+        if buffers.is_output[value] and graph.steps is not None:
+            if value not in graph.steps.shared:
+                handed_on[value] = arena.malloc(sizes[value])
+        elif value in graph.late:
             give(graph.late[value])
         elif not buffers.is_output[value] and not (block and graph.traced[value]):
             chunks[value] = arena.malloc(sizes[value])
@@ -726,7 +791,14 @@ def _run_inner(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int
             arena.free(chunks.pop(value, None))
     for chunk in (around, *chunks.values()):
         arena.free(chunk)
-    return requested, highest
+    return requested, highest, handed_on
+
+
+def _inner_block(graph: Inner) -> int:
+    """Return the bytes of the block that a further run of a graph inside a node takes, counted once."""
+    if graph.block is None:
+        graph.block = pattern_bytes(graph.buffers, graph.sizes, graph.traced)
+    return graph.block
 
 
 def _usage(arena: BfcArena) -> OrtUsage:

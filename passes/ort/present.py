@@ -157,7 +157,7 @@ def why_unknown(plan: OrtPlan) -> str:
 
 
 _LOOPS = frozenset({"Loop", "Scan"})
-_INSIDE = "graphs inside Loop and Scan count with what they need at least, without copies of their states"
+_INSIDE = "a graph inside a Scan counts with what one step needs, one inside a Loop with steps of equal sizes"
 
 
 def _usage_cells(usage: OrtUsage, plan: OrtPlan | None = None) -> dict[str, object]:

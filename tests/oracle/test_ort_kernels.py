@@ -355,30 +355,55 @@ def test_a_merged_decoder(cached: int, way: str, tmp_path: Path) -> None:
     assert ort_wild.row(path, way, wanted, None).worst == 0
 
 
-def loops() -> dict[str, onnx.GraphProto]:
-    """A Loop with a state and what its steps made, and a Scan."""
+def a_loop(condition: str, state: str, has_slices: bool) -> onnx.GraphProto:
+    """A Loop whose condition and second state are handed on, copied, or computed and none."""
     info = helper.make_tensor_value_info
-    weights = [numpy_helper.from_array(floats(96, 96), "w"), numpy_helper.from_array(np.array(7), "n")]
-    steps = [node("MatMul", "h w", "a"), node("Tanh", "a", "h2"), node("Exp", "h2", "e"), node("Identity", "c", "c2")]
-    state = info("h", TensorProto.FLOAT, [40, 96])
-    first = [info("i", TensorProto.INT64, []), info("c", TensorProto.BOOL, []), state]
-    after = [info("c2", TensorProto.BOOL, []), info("h2", TensorProto.FLOAT, [40, 96]), info("e", TensorProto.FLOAT, [40, 96])]
-    loop = node("Loop", "n  x", "y z", body=helper.make_graph(steps, "steps", first, after))
-    x, y, z = info("x", TensorProto.FLOAT, [40, 96]), info("y", TensorProto.FLOAT, [40, 96]), info("z", TensorProto.FLOAT, [7, 40, 96])
+    square = [40, 40]
+    steps = [node("MatMul", "h w", "a"), node("Tanh", "a", "h2")]
+    given = [info("i", TensorProto.INT64, []), info("c", TensorProto.BOOL, []), info("h", TensorProto.FLOAT, square)]
+    steps += {"copied": [node("Identity", "c", "c2")], "computed": [node("Less", "i limit", "c2")]}.get(condition, [])
+    made = [info("c" if condition == "same" else "c2", TensorProto.BOOL, []), info("h2", TensorProto.FLOAT, square)]
+    results = ["y"]
+    if state:
+        given.append(info("p", TensorProto.FLOAT, square))
+        steps += [node("Identity", "p", "p2")] if state == "copied" else []
+        made.append(info("p2" if state == "copied" else "p", TensorProto.FLOAT, square))
+        results.append("q")
+    if has_slices:
+        steps.append(node("Exp", "h2", "e"))
+        made.append(info("e", TensorProto.FLOAT, square))
+        results.append("z")
+    body = helper.make_graph(steps, "steps", given, made)
+    loop = node("Loop", f"n t x{' x' if state else ''}", " ".join(results), body=body)
+    weights = {"w": floats(40, 40), "n": np.array(7), "t": np.array(True), "limit": np.array(100)}
+    sizes = {name: [7, *square] if name == "z" else square for name in results}
+    return helper.make_graph(
+        [loop],
+        "loop",
+        [info("x", TensorProto.FLOAT, square)],
+        [info(name, TensorProto.FLOAT, size) for name, size in sizes.items()],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+
+
+@pytest.mark.parametrize("has_slices", [False, True])
+@pytest.mark.parametrize("state", ["", "same", "copied"])
+@pytest.mark.parametrize("condition", ["same", "copied", "computed"])
+def test_a_loop(condition: str, state: str, has_slices: bool, tmp_path: Path) -> None:
+    path = tmp_path / "loop.onnx"
+    graph = a_loop(condition, state, has_slices)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    assert ort_wild.row(path, "fixed", WildFile("", "", path.name, "1", 0), None).worst == 0
+
+
+def test_a_scan_is_near(tmp_path: Path) -> None:
+    info = helper.make_tensor_value_info
     row, table = info("r", TensorProto.FLOAT, [96]), info("t", TensorProto.FLOAT, [96, 96])
     rows = [node("Sub", "r w", "d"), node("Mul", "d d", "t")]
     scan = node("Scan", "x", "s", body=helper.make_graph(rows, "rows", [row], [table]), num_scan_inputs=1)
     most = node("ReduceMax", "s", "m", axes=[0], keepdims=0)
-    return {
-        "Loop": helper.make_graph([loop], "loop", [x], [y, z], weights),
-        "Scan": helper.make_graph([scan, most], "scan", [x], [info("m", TensorProto.FLOAT, [96, 96])], weights[:1]),
-    }
-
-
-@pytest.mark.parametrize("name", ["Loop", "Scan"])
-def test_a_loop_is_near(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "loop.onnx"
-    onnx.save(helper.make_model(loops()[name], opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    found = ort_wild.row(path, "fixed", WildFile("", "", path.name, "1", 0), None)
-    assert found.predicted is not None
-    assert abs(found.worst) < 0.02
+    given, made = info("x", TensorProto.FLOAT, [40, 96]), info("m", TensorProto.FLOAT, [96, 96])
+    graph = helper.make_graph([scan, most], "scan", [given], [made], [numpy_helper.from_array(floats(96, 96), "w")])
+    path = tmp_path / "scan.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    assert abs(ort_wild.row(path, "fixed", WildFile("", "", path.name, "1", 0), None).worst) < 0.02

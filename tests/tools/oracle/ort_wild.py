@@ -188,8 +188,8 @@ def _bound(path: Path, model: onnx.ModelProto, sizes: Mapping[str, int], values:
         value = declared.get(one.name)
         shape = value.type.shape if value is not None and isinstance(value.type, TensorType) else None
         for axis, dim in enumerate(shape or ()):
-            if not isinstance(dim, int):
-                bound.update({str(symbol): sizes[f"{one.name}:{axis}"] for symbol in dim.symbols()})
+            if not isinstance(dim, int) and {str(dim)} == {str(symbol) for symbol in dim.symbols()}:
+                bound[str(dim)] = sizes[f"{one.name}:{axis}"]
     # Without a device: a session of the CPU provider, which is what was measured.
     return open_model(path, LoadOptions(bind={**bound, **values}, ort_level=level))
 

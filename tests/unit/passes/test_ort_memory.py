@@ -215,6 +215,13 @@ def test_small_weights_are_copied_into_the_arena() -> None:
     assert figures is not None and figures.before.requested == 4
 
 
+def test_a_small_weight_goes_once_it_is_packed() -> None:
+    made = program([node("MatMul", "x small", "y")], "y", {"small": np.ones((20, 1), np.float32)}, [5, 20])
+    figures = plan(made).figures
+    # 20 rows of 16 columns, as MLAS packs them.
+    assert figures is not None and figures.before.requested == 20 * 16 * 4
+
+
 def test_sizes_that_are_formulas_leave_the_counters_open() -> None:
     made = program([node("Abs", "x", "a"), node("Erf", "a", "b"), node("Abs", "b", "c")], "c", shape=["batch", 100])
     manager = Manager(made)
