@@ -290,12 +290,12 @@ def wrapper_in(folder: Path) -> Path | None:
         return own
     # model__0_forward_1.0 in torchinductor in run_... in torch_compile_debug.
     for pattern in ("model_*", "torchinductor/model_*", "run_*/torchinductor/model_*", "torch_compile_debug/run_*/torchinductor/model_*"):
-        found = sorted(path for path in (each / WRAPPER for each in folder.glob(pattern)) if path.is_file())
-        if len(found) == 1:
-            return found[0]
-        if found:
-            listed = few([str(path.parent) for path in found], _MOST_LISTED, f"all: ls {found[0].parent.parent}")
-            raise LoadError(f"the folder has {len(found)} compiled graphs", code="IRS100", where=str(folder), hint=f"name one: {listed}")
+        paths = sorted(path for path in (each / WRAPPER for each in folder.glob(pattern)) if path.is_file())
+        if len(paths) == 1:
+            return paths[0]
+        if paths:
+            listed = few([str(path.parent) for path in paths], _MOST_LISTED, f"all: ls {paths[0].parent.parent}")
+            raise LoadError(f"the folder has {len(paths)} compiled graphs", code="IRS100", where=str(folder), hint=f"name one: {listed}")
     return None
 
 

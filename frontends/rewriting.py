@@ -31,11 +31,11 @@ class Original:
 
     @classmethod
     def of(cls, program: Program) -> Original:
-        found = cls(program)
+        script = cls(program)
         for node in program.graph.walk():
-            found.nodes[node] = (node.op, node.attrs, node.inputs)
-        found.data = dict(program.graph.data)
-        return found
+            script.nodes[node] = (node.op, node.attrs, node.inputs)
+        script.data = dict(program.graph.data)
+        return script
 
     @property
     def rows(self) -> Sequence[FileNode]:
@@ -66,7 +66,7 @@ class Original:
         `takes_more` tells whether a node may have operands where the file's has none.
         """
         own = {output for node in row.nodes for output in node.outputs}
-        found: dict[Value, Value] = {}
+        substitutions: dict[Value, Value] = {}
         for node in row.nodes:
             if node.graph is None:
                 continue
@@ -82,11 +82,11 @@ class Original:
                 if before is None or now is None:
                     if now is None or not takes_more(node, row):
                         return None
-                elif before in own or found.setdefault(before, now) is not now:
+                elif before in own or substitutions.setdefault(before, now) is not now:
                     return None
-            if not self._is_inside_as_read(node, row, found):
+            if not self._is_inside_as_read(node, row, substitutions):
                 return None
-        return found
+        return substitutions
 
     def _is_inside_as_read(self, node: Node, row: FileNode, found: dict[Value, Value]) -> bool:
         """Return whether the regions of a node are as they were, but for values from around it that others took the place of.
@@ -117,13 +117,13 @@ class Original:
     def places(self) -> list[float]:
         """Return the place of each of the file's nodes in the program; nodes that it lacks are behind the one before."""
         position = {node: at for at, node in enumerate(self.program.graph)}
-        found: list[float] = []
+        places: list[float] = []
         last = -1.0
         for row in self.rows:
             known = [position[node] for node in row.nodes if node in position]
             last = float(max(known)) if known else last + 1e-6
-            found.append(last)
-        return found
+            places.append(last)
+        return places
 
 
 def in_order(makes: Sequence[Sequence[str]], reads: Sequence[Sequence[str]], places: Sequence[float]) -> list[int] | None:

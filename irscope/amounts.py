@@ -103,13 +103,13 @@ Seconds: TypeAlias = Annotated[float, SECONDS]
 
 def read_amount(text: str, measure: Measure) -> int | float | None:
     """The number that a text names, exact where it is whole; None for a text that names none of this measure."""
-    found = _AMOUNT.fullmatch(text) if len(text) <= _LONGEST else None
-    factor = measure.factor(found[2]) if found is not None else None
+    match = _AMOUNT.fullmatch(text) if len(text) <= _LONGEST else None
+    factor = measure.factor(match[2]) if match is not None else None
     if measure is RATE and text.rstrip().endswith("b/s"):
         return None  # Gb/s are bits to whoever sells networks, and eight times as much to everybody else
-    if found is None or factor is None:
+    if match is None or factor is None:
         return None
-    number = found[1].replace("_", "")
+    number = match[1].replace("_", "")
     if "inf" in number.lower():
         return float(number) if measure is ANY else None
     exact = Fraction(number) * factor
@@ -120,18 +120,18 @@ def read_amount(text: str, measure: Measure) -> int | float | None:
 
 def parse_amount(text: str, measure: Measure) -> int | float:
     """The number that a text names. Raises UsageError, which says how amounts are written, for a text that names none."""
-    found = read_amount(text, measure)
-    if found is None:
+    amount = read_amount(text, measure)
+    if amount is None:
         raise UsageError(f"{text[:_LONGEST]!r} is not {measure.what}", code="IRS336", hint=measure.hint)
-    return found
+    return amount
 
 
 def parse_bytes(text: str) -> int:
     """Bytes; a part of one is left out."""
-    found = parse_amount(text, BYTES)
-    if 0 < found < 1:
+    amount = parse_amount(text, BYTES)
+    if 0 < amount < 1:
         raise UsageError(f"{text!r} is less than a byte", code="IRS336", hint=BYTES.hint)
-    return int(found)
+    return int(amount)
 
 
 def parse_memory(text: str) -> int:
@@ -144,5 +144,5 @@ def parse_memory(text: str) -> int:
 
 def read_size(text: str) -> int | None:
     """A size of an axis or a number of things, from 0 on; None for a text that is none."""
-    found = read_amount(text, SIZE)
-    return None if found is None else int(found)
+    amount = read_amount(text, SIZE)
+    return None if amount is None else int(amount)

@@ -33,8 +33,8 @@ def is_kept(module: str) -> bool:
     """Return whether what the module compiles need not be compiled: it is loaded, or lies in the cache folder."""
     if module in sys.modules:
         return True
-    found = importlib.util.find_spec(module)
-    folder = _folder(found.origin) if found is not None and found.origin else None
+    spec = importlib.util.find_spec(module)
+    folder = _folder(spec.origin) if spec is not None and spec.origin else None
     return folder is not None and any(folder.rglob("*.nbc"))
 
 

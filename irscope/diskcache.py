@@ -126,9 +126,9 @@ def _content(path: Path) -> bytes:
     """A file's content; OSError for what is not a file of this user's own, or too large."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-        if not stat.S_ISREG(found.st_mode) or not is_own or found.st_size > 2 * _MOST_IN_ENTRY:
+        status = os.fstat(file.fileno())
+        is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+        if not stat.S_ISREG(status.st_mode) or not is_own or status.st_size > 2 * _MOST_IN_ENTRY:
             raise OSError("no entry of this user's own")
         return file.read()
 
@@ -140,11 +140,11 @@ def _files() -> Iterator[tuple[Path, os.stat_result]]:
         return
     for path in paths:
         try:
-            found = path.lstat()
+            status = path.lstat()
         except OSError:  # another process deleted it
             continue
-        if stat.S_ISREG(found.st_mode):
-            yield path, found
+        if stat.S_ISREG(status.st_mode):
+            yield path, status
 
 
 def _entries() -> Iterator[Entry]:

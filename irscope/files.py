@@ -81,10 +81,10 @@ def private_file(stem: str, suffix: str, content: str, folder: str = "") -> Path
 def private_folder(folder: Path) -> Path:
     """Make a folder that only this user may enter. OSError if it is a link or belongs to another user."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or (hasattr(os, "getuid") and status.st_uid != os.getuid()):
         raise OSError(f"{folder} is not this user's own folder")
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         folder.chmod(0o700)
     return folder
 
@@ -174,7 +174,7 @@ def _remove_left(place: str, but: str) -> None:
     """Remove this user's folders that no process holds any more."""
     try:
         with os.scandir(place) as entries:
-            named = [one for one in entries if _is_ours(one.name) and one.path != but]
+            named = [entry for entry in entries if _is_ours(entry.name) and entry.path != but]
         left = [one.path for one in named if one.stat(follow_symlinks=False).st_uid == os.getuid()]
     except (OSError, AttributeError):  # AttributeError: a system without users, where nothing can be locked either
         return

@@ -80,13 +80,13 @@ def _made(cls: type[T], *, slots: bool, equal: bool = True, changes: bool = Fals
     setattr(made, _FIELDS, listed)
     setattr(made, _PARAMETERS, getattr(_Standard, _PARAMETERS))
     if "__match_args__" not in written:
-        names = tuple(name for name, one in listed.items() if one.init and not one.kw_only)
+        names = tuple(name for name, entry in listed.items() if entry.init and not entry.kw_only)
         setattr(made, "__match_args__", names)  # noqa: B010  # mypy takes it for a constant
     if "__init__" not in written:
         made.__init__ = _Init(made)
-    compared = _getter([name for name, one in listed.items() if one.compare])
-    hashed = _getter([name for name, one in listed.items() if (one.compare if one.hash is None else one.hash)])
-    shown = [name for name, one in listed.items() if one.repr]
+    compared = _getter([name for name, entry in listed.items() if entry.compare])
+    hashed = _getter([name for name, entry in listed.items() if (entry.compare if entry.hash is None else entry.hash)])
+    shown = [name for name, entry in listed.items() if entry.repr]
 
     def equals(self: T, other: object) -> bool:
         return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
@@ -171,17 +171,17 @@ def _init_of(cls: type) -> FunctionType:
     place = "_own[{!r}]".format if sealed else "self.{}".format
     taken: tuple[list[str], list[str]] = ([], [])
     body: list[str] = ["_own = self.__dict__"] if sealed else []
-    for name, one in listed.items():
-        has_default = one.default is not MISSING
+    for name, entry in listed.items():
+        has_default = entry.default is not MISSING
         if has_default:
-            known[f"_default_{name}"] = one.default
-        if one.default_factory is not MISSING:
-            known[f"_make_{name}"] = one.default_factory
-        if one.init:
-            anew = one.default_factory is not MISSING
-            taken[bool(one.kw_only)].append(f"{name}=_default_{name}" if has_default else f"{name}=_made_anew" if anew else name)
+            known[f"_default_{name}"] = entry.default
+        if entry.default_factory is not MISSING:
+            known[f"_make_{name}"] = entry.default_factory
+        if entry.init:
+            anew = entry.default_factory is not MISSING
+            taken[bool(entry.kw_only)].append(f"{name}=_default_{name}" if has_default else f"{name}=_made_anew" if anew else name)
             body.append(f"{place(name)} = _make_{name}() if {name} is _made_anew else {name}" if anew else f"{place(name)} = {name}")
-        elif has_default or one.default_factory is not MISSING:
+        elif has_default or entry.default_factory is not MISSING:
             body.append(f"{place(name)} = _default_{name}" if has_default else f"{place(name)} = _make_{name}()")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
@@ -190,7 +190,7 @@ def _init_of(cls: type) -> FunctionType:
     exec(f"def __init__({arguments}):\n " + "\n ".join(body or ["pass"]), known, found)
     init: FunctionType = found["__init__"]
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
-    init.__annotations__ = {**{name: one.type for name, one in listed.items() if one.init}, "return": None}
+    init.__annotations__ = {**{name: entry.type for name, entry in listed.items() if entry.init}, "return": None}
     return init
 
 

@@ -238,8 +238,8 @@ def open_model(
     sink = DiagnosticSink()
 
     def tell(what: str) -> None:
-        for one in instruments:
-            one.progress(None, 0, None, what)
+        for instrument in instruments:
+            instrument.progress(None, 0, None, what)
 
     budget = _budget_of(path, options) if text is None else reading(str(path), len(text), options.allowance)
     with paused_gc(), telling(tell), budget:
@@ -376,9 +376,9 @@ def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSi
     """Every size that is not in the file, and who stated it; `bind` are those that it was opened with."""
     for bound, size in bind.items():
         yield StatedSize(bound, size, "--bind")
-    for one in program.assumed:
-        if not one.is_guess and one.value.isdecimal():
-            yield StatedSize(one.what, int(one.value), "default")
+    for assumption in program.assumed:
+        if not assumption.is_guess and assumption.value.isdecimal():
+            yield StatedSize(assumption.what, int(assumption.value), "default")
     short = {symbol: name for name, symbol in short_names(program).items()}
     roles = {named: role for role in ("seq", "batch") if (named := symbol_named(program, role)) is not None}
     sizes: dict[str, int] = {}
@@ -424,8 +424,8 @@ def check_target(settings: Settings) -> None:
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, empty where it is gone or so large that hashing would dominate the run."""
     try:
-        found = path.stat()
-        return "" if found.st_size > _HASH_LIMIT else _file_digest(path, found.st_ino, found.st_size, found.st_mtime_ns)
+        status = path.stat()
+        return "" if status.st_size > _HASH_LIMIT else _file_digest(path, status.st_ino, status.st_size, status.st_mtime_ns)
     except OSError:
         return ""
 

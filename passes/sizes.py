@@ -71,7 +71,7 @@ def largest_size(sizes: Sequence[Dim]) -> tuple[Dim, int]:
         best = [other for other in best if not less_equal(other, size)]
         best.append(size)
         if len(best) > _MOST_CANDIDATES:
-            return unknown("largest", max((bounds(one)[0] or 0 for one in best), default=0)), places[best[0]]
+            return unknown("largest", max((bounds(dim)[0] or 0 for dim in best), default=0)), places[best[0]]
     if not best:
         return 0, 0
     return dim_max(*best), places[max(best, key=scale)]

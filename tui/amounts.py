@@ -185,7 +185,7 @@ class Column:
             shown = f"{SIGNS[Provenance.ASSUMED]}{self._short(humanise(number, self.kind))}"
         else:
             shown = self._short(_formula(value, self.kind) if isinstance(value, SymDim) else humanise(value, self.kind))
-        return f"{symbols.at_least if any(self.missing[one] for one in rows) else ''}{symbols.clean(shown)}"
+        return f"{symbols.at_least if any(self.missing[row] for row in rows) else ''}{symbols.clean(shown)}"
 
     def has_room(self, room: int, symbols: Symbols, runs: Iterable[Sequence[int]] = ()) -> bool:
         """Return True where each formula of the column, and of the sums of these `runs` of rows, can be read in so many columns."""
@@ -200,8 +200,8 @@ class Column:
 
     def _sum(self, rows: Sequence[int]) -> Amount | None:
         value: Amount | None = None
-        for one in rows:
-            value = added(value, self.values[one])
+        for row in rows:
+            value = added(value, self.values[row])
         return value
 
     def _short(self, text: str) -> str:

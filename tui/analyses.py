@@ -107,9 +107,9 @@ class Analyses:
 
 def analysis_of(manager: Manager, text: str) -> Analysis[Any]:
     """Return the analysis that an element of a pipeline names, such as `liveness{model=ssa}`."""
-    (found,) = parse_pipeline(text, manager.registry)
-    assert isinstance(found, Analysis)
-    return found
+    (analysis,) = parse_pipeline(text, manager.registry)
+    assert isinstance(analysis, Analysis)
+    return analysis
 
 
 def result_of(manager: Manager, text: str) -> Any:

@@ -118,8 +118,8 @@ class StepChart(ABC):
         starts = np.concatenate(([0], np.flatnonzero(np.diff(self.total)) + 1))
         levels = self.total[starts]
         before, after = np.concatenate(([-np.inf], levels[:-1])), np.concatenate((levels[1:], [-np.inf]))
-        found: Ints = starts[(levels > before) & (levels > after)].astype(np.int64)
-        return found
+        ints: Ints = starts[(levels > before) & (levels > after)].astype(np.int64)
+        return ints
 
     def next_hill(self, step: int, by: int) -> int | None:
         """Return the next highest place after a step, or the one before it; None where there is none."""
@@ -321,8 +321,8 @@ class Limit:
 
 def _borders(width: int, low: float, high: float) -> Floats:
     """Return where columns of an axis of time begin, and the last one ends."""
-    found: Floats = low + (high - low) * np.arange(width + 1) / width
-    return found
+    floats: Floats = low + (high - low) * np.arange(width + 1) / width
+    return floats
 
 
 class Timeline(StepChart):
@@ -648,8 +648,8 @@ def runs(cells: Ints, look: Callable[[int], Span]) -> Line:
     spans: list[Span] = []
     for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         kind = int(cells[start])
-        one = look(kind) if kind >= 0 else Span(" ")
-        spans.append(one._replace(text=one.text * (stop - start)))
+        span = look(kind) if kind >= 0 else Span(" ")
+        spans.append(span._replace(text=span.text * (stop - start)))
     return tuple(spans)
 
 
@@ -746,7 +746,7 @@ def octave_histogram(octaves: Sequence[tuple[float, int, int]], zeros: int, colu
     step = 1
     while True:
         # Bins begin at multiples of the step, so that each is as wide as the others.
-        sides = [_joined_bins(exponents, counts, step) for counts in ([one[1] for one in octaves], [one[2] for one in octaves])]
+        sides = [_joined_bins(exponents, counts, step) for counts in ([octave[1] for octave in octaves], [octave[2] for octave in octaves])]
         held = [at for side in sides for at in side]
         first, last = (min(held), max(held)) if held else (0, -1)
         spans = [last - first + 1 if side else 0 for side in sides]
@@ -763,11 +763,11 @@ def octave_histogram(octaves: Sequence[tuple[float, int, int]], zeros: int, colu
 
 
 def _joined_bins(exponents: Sequence[int], counts: Iterable[int], step: int) -> dict[int, int]:
-    found: dict[int, int] = {}
+    joined_bins: dict[int, int] = {}
     for exponent, count in zip(exponents, counts, strict=True):
         if count:
-            found[exponent // step] = found.get(exponent // step, 0) + count
-    return found
+            joined_bins[exponent // step] = joined_bins.get(exponent // step, 0) + count
+    return joined_bins
 
 
 def upright(histogram: Histogram, width: int, height: int, symbols: Symbols) -> list[Line]:

@@ -521,15 +521,15 @@ class Compare:
     def _placeholder(self, width: int) -> list[Line]:
         if self.error is not None:
             error = self.error
-            found: list[Line] = [(Span(f"error {error.code}", "error"), Span(f"  {self.symbols.clean(error.message)}"))]
+            lines: list[Line] = [(Span(f"error {error.code}", "error"), Span(f"  {self.symbols.clean(error.message)}"))]
             if error.where:
-                found.append((Span(self.symbols.clean(error.where), "faint"),))
+                lines.append((Span(self.symbols.clean(error.where), "faint"),))
             if error.hint:
-                found.append((Span(self.symbols.clean(error.hint)),))
+                lines.append((Span(self.symbols.clean(error.hint)),))
             if error.code == _ANOTHER_MODEL:
-                found.append((Span(self.symbols.clean(f"`irscope tui {self.other}` shows the recording alone")),))
-            found += [(), (Span("o chooses another file.", "faint"),)]
-            return [row for line in found for row in wrap(line, width, "  ")]
+                lines.append((Span(self.symbols.clean(f"`irscope tui {self.other}` shows the recording alone")),))
+            lines += [(), (Span("o chooses another file.", "faint"),)]
+            return [row for line in lines for row in wrap(line, width, "  ")]
         if self.other:
             return [(Span(f"comparing {self.symbols.waiting}", "faint"),)]
         return [row for text in _ASK for row in wrap((Span(text, "faint" if text[:1] == "N" else "plain"),), width, "   ")]

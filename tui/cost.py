@@ -75,22 +75,22 @@ def timings_of(times: Bounds) -> Timings:
     """Return the arrays of an answer of the roofline pass."""
     nodes, kind = times.nodes, times.device.kind
     numbers: dict[str, int] = {UNKNOWN: 0}
-    bound: Ints = np.array([numbers.setdefault(one.binding, len(numbers)) for one in nodes], dtype=np.int64)
-    flops: Floats = np.array([float(one.flops * one.runs) for one in nodes], dtype=np.float64)
+    bound: Ints = np.array([numbers.setdefault(node.binding, len(numbers)) for node in nodes], dtype=np.int64)
+    flops: Floats = np.array([float(node.flops * node.runs) for node in nodes], dtype=np.float64)
     work: dict[str, float] = {}
-    for one, amount in zip(nodes, flops.tolist(), strict=True):
-        work[one.dtype] = work.get(one.dtype, 0.0) + amount
+    for node, amount in zip(nodes, flops.tolist(), strict=True):
+        work[node.dtype] = work.get(node.dtype, 0.0) + amount
     return Timings(
         times.device,
         times.seconds,
-        np.array([one.seconds(kind) for one in nodes], dtype=np.float64),
+        np.array([node.seconds(kind) for node in nodes], dtype=np.float64),
         flops,
-        np.array([float(one.bytes * one.runs) for one in nodes], dtype=np.float64),
+        np.array([float(node.bytes * node.runs) for node in nodes], dtype=np.float64),
         bound,
         list(numbers),
         sorted(work, key=lambda name: -work[name]),
-        [(one.node.name, one.node.op) for one in nodes],
-        [one.node for one in nodes],
+        [(node.node.name, node.node.op) for node in nodes],
+        [node.node for node in nodes],
     )
 
 
@@ -131,14 +131,14 @@ class NodeTimes:
     @property
     def is_unknown(self) -> Mask:
         """Return which nodes have no least time."""
-        found: Mask = self.bound == 0
-        return found
+        mask: Mask = self.bound == 0
+        return mask
 
 
 def _own(outline: Outline, row: int, timed: Node | None) -> Node:
     """Return the node of a row; the one that was timed where the outline has none."""
-    found = outline.items[row] if row >= 0 else None
-    node = found if isinstance(found, Node) else timed
+    item = outline.items[row] if row >= 0 else None
+    node = item if isinstance(item, Node) else timed
     assert node is not None
     return node
 
@@ -206,8 +206,8 @@ class Groups(Sequence[Group]):
             self._summed(np.where(known, amounts, 0.0), count) for amounts in (times.flops, times.bytes, times.seconds)
         )
         bounds = range(1, len(times.bounds))
-        shares = [self._summed(np.where(times.bound == one, times.seconds, 0.0), count) for one in bounds]
-        hits = [self._summed((times.bound == one).astype(np.float64), count) for one in bounds]
+        shares = [self._summed(np.where(times.bound == bound, times.seconds, 0.0), count) for bound in bounds]
+        hits = [self._summed((times.bound == bound).astype(np.float64), count) for bound in bounds]
         # What takes most of the time binds; where nothing takes any, what is there at all.
         self.bound: Ints = np.zeros(count, dtype=np.int64)
         if shares:
@@ -260,15 +260,15 @@ class Groups(Sequence[Group]):
     @property
     def is_unknown(self) -> Mask:
         """Rows without any known time."""
-        found: Mask = self.unknown >= self.counts
-        return found
+        mask: Mask = self.unknown >= self.counts
+        return mask
 
     @property
     def intensity(self) -> Floats:
         """FLOPs for each byte; NaN where there are none of either."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            found: Floats = np.where((self.bytes > 0) & (self.flops > 0), self.flops / self.bytes, np.nan)
-        return found
+            floats: Floats = np.where((self.bytes > 0) & (self.flops > 0), self.flops / self.bytes, np.nan)
+        return floats
 
     def nodes(self, number: int) -> Ints:
         """Return the places of the nodes of a row in the times."""
@@ -281,8 +281,8 @@ class Groups(Sequence[Group]):
             return np.flatnonzero(self._layer[times.scope] == number).astype(np.int64)
         inside = np.zeros(len(times.scopes), dtype=np.bool_)
         inside[number] = True
-        for one in range(number + 1, len(times.scopes)):
-            inside[one] = times.outer[one] >= 0 and inside[times.outer[one]]
+        for index in range(number + 1, len(times.scopes)):
+            inside[index] = times.outer[index] >= 0 and inside[times.outer[index]]
         return np.flatnonzero(inside[times.scope]).astype(np.int64)
 
     def keys(self, amounts: Callable[[], Floats]) -> Callable[[], Floats]:
@@ -321,7 +321,7 @@ def _layers(times: NodeTimes) -> tuple[list[str], Ints]:
     used = np.unique(layer[times.scope]).tolist() if len(times) else []
     amounts = [np.bincount(layer[times.scope], one, minlength=len(call)) for one in (np.ones(len(times)), times.flops, times.bytes)]
     paths = {scope: times.scopes[scope].path or "(model)" for scope in used}
-    folded = fold_paths({path: tuple(float(one[scope]) for one in amounts) for scope, path in paths.items() if not opened[scope]})
+    folded = fold_paths({path: tuple(float(amount[scope]) for amount in amounts) for scope, path in paths.items() if not opened[scope]})
     numbers: dict[str, int] = {}
     place = np.zeros(len(call), dtype=np.int64)
     for scope, path in paths.items():
@@ -383,10 +383,10 @@ class Cost:
         self._asked, self.error = self.wanted, None
         return self._asked
 
-    def take(self, found: Timed) -> None:
+    def take(self, timed: Timed) -> None:
         """Show a result, unless something else has been chosen meanwhile."""
-        if (found.device, dict(found.env)) == self._asked:
-            self.found, self.error = found, None
+        if (timed.device, dict(timed.env)) == self._asked:
+            self.found, self.error = timed, None
             self.rebuild()
 
     def fail(self, error: IrscopeError) -> None:
@@ -561,8 +561,8 @@ def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols) -> Tab
         return text
 
     def intensity(row: int) -> str:
-        found = groups[row].intensity
-        return f"{found:.3g}" if found is not None else "" if not groups[row].is_unknown else symbols.unknown
+        intensity = groups[row].intensity
+        return f"{intensity:.3g}" if intensity is not None else "" if not groups[row].is_unknown else symbols.unknown
 
     def share(row: int) -> str:
         return symbols.unknown if groups[row].is_unknown or not total else f"{groups[row].seconds / total:.1%}"

@@ -317,10 +317,10 @@ class Params:
         name = self.selected_name
         if self.axis == "linear":
             even = self._values.even.get(name)
-            found = None if even is None else even_histogram(*even, alert.count - alert.nan - alert.inf - sum(even[2]), width)
+            histogram = None if even is None else even_histogram(*even, alert.count - alert.nan - alert.inf - sum(even[2]), width)
         else:
-            found = octave_histogram(self._values.octaves.get(name, ()), alert.zeros, width)
-        return [] if found is None else upright(found, width, height, self.symbols)
+            histogram = octave_histogram(self._values.octaves.get(name, ()), alert.zeros, width)
+        return [] if histogram is None else upright(histogram, width, height, self.symbols)
 
     def toggle_axis(self) -> None:
         """Change between the linear and the logarithmic histogram."""
@@ -428,7 +428,7 @@ _MEASURES = ("nan", "inf", "zeros", "dead_rows", "dead_columns", "outliers", "mi
 def _alerts(table: Table | None) -> list[Alert]:
     if table is None or "nan" not in (column.key for column in table.columns):
         return []
-    found: list[Alert] = []
+    alerts: list[Alert] = []
     for nan, inf, zeros, rows, columns, outliers, low, high, shape in zip(
         *([bare(cell) for cell in table.cells(key)] for key in _MEASURES), strict=True
     ):
@@ -436,8 +436,8 @@ def _alerts(table: Table | None) -> list[Alert]:
         nans, infs, nulls, far = map(_count_cell, (nan, inf, zeros, outliers))
         is_constant = count > 1 and not nans and not infs and low is not None and low == high
         is_vector = isinstance(shape, tuple | list) and len(shape) <= 1
-        found.append(Alert(count, is_vector, nans, infs, nulls, _count_cell(rows) + _count_cell(columns), is_constant, far, nan is None))
-    return found
+        alerts.append(Alert(count, is_vector, nans, infs, nulls, _count_cell(rows) + _count_cell(columns), is_constant, far, nan is None))
+    return alerts
 
 
 def _element_count(shape: object) -> float | None:

@@ -58,10 +58,10 @@ def known_files(file: Path | None = None) -> list[Known]:
 
 def _known_file(path: Path, kind: str) -> Known:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return Known(path, kind, None, None)
-    return Known(path, kind, found.st_size, found.st_mtime)
+    return Known(path, kind, status.st_size, status.st_mtime)
 
 
 def files_in(folder: Path) -> list[Known]:
@@ -75,8 +75,8 @@ def files_in(folder: Path) -> list[Known]:
         rows = [dict(zip(keys, row, strict=True)) for row in table.rows()]
         rows.sort(key=lambda row: hub_name(str(row["uri"])))
         return [Known(Path(str(row["uri"])), str(row["format"] or ""), None, None, row) for row in rows]
-    found = [_known_file(path, kind) for path, kind in _found_in(folder)]
-    return sorted(found, key=lambda one: str(one.path).lower())
+    files = [_known_file(path, kind) for path, kind in _found_in(folder)]
+    return sorted(files, key=lambda file: str(file.path).lower())
 
 
 def _found_in(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -119,12 +119,12 @@ def files_table(files: Sequence[Known], symbols: Symbols, folder: Path | None = 
         return _audited_table([one.found or {} for one in files], symbols)
 
     def size(row: int) -> str:
-        found = files[row].size
-        return "gone" if found is None else humanise(found, Kind.BYTES)
+        size = files[row].size
+        return "gone" if size is None else humanise(size, Kind.BYTES)
 
     def changed(row: int) -> str:
-        found = files[row].changed
-        return "" if found is None else datetime.fromtimestamp(found).strftime("%Y-%m-%d %H:%M")
+        changed = files[row].changed
+        return "" if changed is None else datetime.fromtimestamp(changed).strftime("%Y-%m-%d %H:%M")
 
     def place(row: int) -> str:
         parent = files[row].path.parent
@@ -200,9 +200,9 @@ def note_opened(path: Path, file: Path | None = None) -> None:
     full = Path(os.path.abspath(path))
     if full.is_relative_to(SAMPLES):
         return
-    paths = [full, *(one for one in read_recent(file) if one != full)][:_MOST_RECENT]
+    paths = [full, *(path for path in read_recent(file) if path != full)][:_MOST_RECENT]
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, [json.dumps([str(one) for one in paths], indent=1), "\n"])
+        write_text(file, [json.dumps([str(path) for path in paths], indent=1), "\n"])
     except (OSError, UnicodeError, OutputError):
         return

@@ -39,10 +39,10 @@ def new_file(stem: str, folder: Path | None = None) -> Path:
     """Return a path in the current folder that is not taken."""
     folder = folder or Path()
     paths = (folder / f"{stem}{'' if number == 1 else f'-{number}'}.jsonl" for number in range(1, 1000))
-    found = next((path for path in paths if not os.path.lexists(path)), None)
-    if found is None:
+    path = next((path for path in paths if not os.path.lexists(path)), None)
+    if path is None:
         raise UsageError(f"there are too many files called {stem}", hint="remove some of them")
-    return found
+    return path
 
 
 class ChildRun:

@@ -135,9 +135,9 @@ class Results:
     def _timeline(self, binding: Binding) -> tuple[Timeline | None, str]:
         if self.lives is None:
             return None, ""
-        found = self.sum_for(binding)
-        if found is not None and not self.lives.live.unsized:
-            return Timeline(found.heights, Kind.BYTES), ""
+        measured = self.sum_for(binding)
+        if measured is not None and not self.lives.live.unsized:
+            return Timeline(measured.heights, Kind.BYTES), ""
         assumed = ""
         if self.lives.depends(binding):
             assumed = replace(self.context, binding=binding).assumed
@@ -153,7 +153,7 @@ class Results:
 
     def remark(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Add what an analysis had to say; analyses that rest on one another say some things twice."""
-        self.diagnostics.extend(one for one in dict.fromkeys(diagnostics) if one not in self.diagnostics)
+        self.diagnostics.extend(diagnostic for diagnostic in dict.fromkeys(diagnostics) if diagnostic not in self.diagnostics)
 
     def has_failed(self, *parts: str) -> bool:
         """Return whether one of these parts ended with an error, so that waiting for it is no use."""

@@ -449,9 +449,9 @@ class Session:
 
             return card_verdict(memory_card(self.model_for(env), chosen_device(context.device), context.lifetime))
 
-        def take(found: Verdict) -> None:
+        def take(verdict: Verdict) -> None:
             if results.verdict_for == asked:
-                results.verdict = found
+                results.verdict = verdict
 
         self.ask(f"verdict.{asked}", answer, take, lambda error: None, urgency=LATER)
 

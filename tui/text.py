@@ -83,7 +83,7 @@ def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
     """Return the parts that fit into a width, the last of them cut."""
     kept: list[Span] = []
     for span in line:
-        room = width - sum(display_width(one.text) for one in kept)
+        room = width - sum(display_width(span.text) for span in kept)
         if room <= 0:
             break
         kept.append(span._replace(text=cut_end(span.text, room, symbols)))
@@ -93,10 +93,10 @@ def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
 def beside(left: Sequence[Line], right: Sequence[Line], at: int) -> list[Line]:
     """Lines beside one another, those at the right from a column on."""
     rows = max(len(left), len(right))
-    found: list[Line] = []
+    lines: list[Line] = []
     for one, other in zip(filled(left, rows), filled(right, rows), strict=True):
-        found.append((*one, Span(" " * max(at - display_width(text_of(one)), 0)), *other) if other else one)
-    return found
+        lines.append((*one, Span(" " * max(at - display_width(text_of(one)), 0)), *other) if other else one)
+    return lines
 
 
 def filled(lines: Sequence[Line], height: int) -> list[Line]:

@@ -101,7 +101,7 @@ def pipeline_vote(frame: FrameType | None) -> int:
         return 0
     mode: Any = frame.f_globals.get("InferenceMode")
     stages = frame.f_locals.get("stages", ())
-    return int(not any(mode.needs_dynamic(one._user_meta, frame.f_locals["has_backward"]) for one in stages))
+    return int(not any(mode.needs_dynamic(stage._user_meta, frame.f_locals["has_backward"]) for stage in stages))
 
 
 def neighbours_message(frame: FrameType | None) -> Any:
@@ -124,7 +124,7 @@ def neighbours_message(frame: FrameType | None) -> Any:
     while caller is not None and "next_stage_args" not in caller.f_locals:
         caller = caller.f_back
     others = getattr(caller.f_locals["self"], "_stages", ()) if caller is not None else ()
-    earlier = [one for one in others if one.stage_index < number and one._stage_meta.outputs]
+    earlier = [other for other in others if other.stage_index < number and other._stage_meta.outputs]
     if earlier:
         return frame.f_globals["_StageForwardMeta"](forward_metas=earlier[-1]._stage_meta.outputs)
     raise NotImplementedError(

@@ -178,8 +178,8 @@ def _watch_graphs(steps: _Steps, undo: ExitStack) -> None:
 
     def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
         function = compiles(output, *args, **kwargs)
-        found = vars(output).get(_TRACED)
-        return function if found is None else _around(function, found, steps)
+        variable = vars(output).get(_TRACED)
+        return function if variable is None else _around(function, variable, steps)
 
     undo.callback(internals.replaced(optimizers, reader, read))
     graphs.call_user_compiler = call_user_compiler

@@ -227,7 +227,7 @@ def _rnn_backward(
     x: torch.Tensor, weight: Sequence[torch.Tensor], stride: int, buffer: Any, hx: torch.Tensor, cx: torch.Tensor | None, *rest: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     cell = hx.new_empty((0,)) if cx is None else cx.new_empty(cx.shape)
-    return x.new_empty(x.shape), hx.new_empty(hx.shape), cell, [one.new_empty(one.shape) for one in weight]
+    return x.new_empty(x.shape), hx.new_empty(hx.shape), cell, [tensor.new_empty(tensor.shape) for tensor in weight]
 
 
 _GRU_PARTS = 5

@@ -117,16 +117,16 @@ class Op:
 
     @property
     def namespace(self) -> str:
-        found: str = self.func.namespace
-        return found
+        namespace: str = self.func.namespace
+        return namespace
 
     @property
     def name(self) -> str:
         """Return the operator without namespace and overload: "add_"."""
         if isinstance(self.func, GeneratedKernel):
             return self.func.name
-        found: str = self.func._schema.name
-        return found.partition("::")[2]
+        name: str = self.func._schema.name
+        return name.partition("::")[2]
 
     @property
     def overload(self) -> str:
@@ -158,11 +158,11 @@ def tensors_in(item: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested tuples, in order."""
     pending = [item]
     while pending:
-        found = pending.pop()
-        if isinstance(found, Tensor):
-            yield found
-        elif isinstance(found, tuple):
-            pending.extend(reversed(found))
+        waiting = pending.pop()
+        if isinstance(waiting, Tensor):
+            yield waiting
+        elif isinstance(waiting, tuple):
+            pending.extend(reversed(waiting))
 
 
 @dataclass
@@ -259,7 +259,7 @@ class _Lowering:
             self._steps.append(len(graph))
             self._add(op)
         self._steps.append(len(graph))
-        graph.set_outputs([self._value(one) for one in record.outputs])
+        graph.set_outputs([self._value(value) for value in record.outputs])
         metadata = {
             "producer": f"torch {torch.__version__}",
             "dialect": "below autograd" if record.grad else "as called",
@@ -336,7 +336,7 @@ class _Lowering:
     def _generated(self, op: Op, kernel: GeneratedKernel) -> Lowered:
         attrs: dict[str, Attr] = {"kernel": kernel.name, "operators": kernel.operators, "lines": kernel.lines}
         attrs |= {} if kernel.bytes is None else {"bytes": kernel.bytes}
-        return Lowered("compiled.kernel", [self._value(one) for one in op.reads()], {**attrs, **dict(kernel.counts or ())})
+        return Lowered("compiled.kernel", [self._value(read) for read in op.reads()], {**attrs, **dict(kernel.counts or ())})
 
     def _named(self, op: Op, signature: Signature) -> dict[str, Argument]:
         """All arguments by name."""
@@ -376,14 +376,14 @@ class _Lowering:
 
     def _lives(self) -> dict[Value, Life]:
         """Storages allocated by the run that belong to some value."""
-        found: dict[Value, Life] = {}
+        lives: dict[Value, Life] = {}
         for storage, value in self._first.items():
             if value.node is None or storage.born is None:
                 continue
             born = self._steps[storage.born]
             died = None if storage.died is None else max(self._steps[min(storage.died, len(self._steps) - 1)] - 1, born)
-            found[value] = Life(born, died, storage.rank, storage.size)
-        return found
+            lives[value] = Life(born, died, storage.rank, storage.size)
+        return lives
 
 
 @functools.lru_cache(maxsize=4096)

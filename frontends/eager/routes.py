@@ -184,7 +184,7 @@ def _grouped_product(target: Target, args: Sequence[Any], kwargs: Mapping[str, A
     """Grouped matrix products exist for any element type on a device; torch's fake implementation supports only one."""
     if args[0].dtype is torch.bfloat16:
         return NotImplemented
-    halves = [torch.empty_strided(one.shape, one.stride(), dtype=torch.bfloat16, device=one.device) for one in args[:2]]
+    halves = [torch.empty_strided(argument.shape, argument.stride(), dtype=torch.bfloat16, device=argument.device) for argument in args[:2]]
     made = torch.ops.aten._grouped_mm(*halves, *args[2:], **{**kwargs, "out_dtype": None})
     return torch.empty_like(made, dtype=args[0].dtype)
 

@@ -223,7 +223,7 @@ def _is_compiled(part: nn.Module) -> bool:
     if part._compiled_call_impl is not None or type(part).__module__ == "torch._dynamo.eval_frame":
         return True
     forward = vars(part).get("forward", type(part).forward)
-    if hasattr(forward, _COMPILED) or any(hasattr(one, _COMPILED) for one in vars(part).values() if callable(one)):
+    if hasattr(forward, _COMPILED) or any(hasattr(variable, _COMPILED) for variable in vars(part).values() if callable(variable)):
         return True
     function = getattr(forward, "__func__", forward)
     if not isinstance(function, FunctionType) or function.__module__.startswith("torch."):
@@ -261,8 +261,8 @@ def _is_foreign(hook: Callable[..., Any]) -> bool:
 
 def _module_of(item: Any) -> str:
     """Return the module that a function, a bound method's class or a callable object comes from."""
-    found = getattr(item, "__module__", None) if isinstance(item, FunctionType) or hasattr(item, "__self__") else type(item).__module__
-    return "" if item is None else str(found or "")
+    module = getattr(item, "__module__", None) if isinstance(item, FunctionType) or hasattr(item, "__self__") else type(item).__module__
+    return "" if item is None else str(module or "")
 
 
 def _package(kind: type, packages: Iterable[str]) -> str:
@@ -397,13 +397,13 @@ def check_module(module: object) -> None:
 def _payloads(known: Callable[[Tensor], torch.Tensor | None]) -> Callable[[Tensor], Payload | None]:
     """Values of small constants and of small tables of numbers, on which sizes may depend."""
 
-    def payload(one: Tensor) -> Payload | None:
-        real = known(one)
-        if real is None or real.numel() > MOST_LITERAL_ELEMENTS or one.kind not in ("constant", "buffer"):
+    def payload(tensor: Tensor) -> Payload | None:
+        real = known(tensor)
+        if real is None or real.numel() > MOST_LITERAL_ELEMENTS or tensor.kind not in ("constant", "buffer"):
             return None
         if str(real.dtype).removeprefix("torch.") not in NAMED_DTYPES or real.is_complex():
             return None
-        if one.kind == "buffer" and real.is_floating_point():
+        if tensor.kind == "buffer" and real.is_floating_point():
             return None
         return Literal(tuple(real.detach().flatten().tolist()))
 

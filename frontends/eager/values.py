@@ -34,8 +34,8 @@ def recorded_size(size: Size) -> int:
     """Return the value of a size in the recorded run. Unlike int() this adds no guard."""
     if isinstance(size, int):
         return size
-    found: int = size.node.hint
-    return found
+    hint: int = size.node.hint
+    return hint
 
 
 def is_open(size: object) -> bool:
@@ -101,13 +101,13 @@ class OpenSizes:
         if isinstance(size, int):
             return size
         expression = size.node.expr
-        found = self._known.get(expression)
-        if found is None:
+        cached = self._known.get(expression)
+        if cached is None:
             parsed = self._symbols.parse(sympy.srepr(expression))
             if parsed is None:
                 raise LoadError(f"a size is {expression}, which is not a formula of whole numbers", code="IRS673")
-            found = self._known[expression] = parsed
-        return found
+            cached = self._known[expression] = parsed
+        return cached
 
     def in_run(self, size: Dim) -> Dim:
         """Return the value of a formula in the recorded run."""
@@ -147,7 +147,7 @@ class OpenSizes:
 
     def _conditions(self, made: Mapping[str, SymDim]) -> tuple[tuple[Dim, Dim], ...] | None:
         """Return the comparisons that torch made on this path, as pairs of a smaller and a larger number; None for other comparisons."""
-        found: dict[tuple[Dim, Dim], None] = {}
+        conditions: dict[tuple[Dim, Dim], None] = {}
         for guard in self.shapes.guards:
             if bound_sympy(guard.expr, self.shapes.var_to_range).is_singleton():
                 continue  # the limits of the symbols say so
@@ -158,8 +158,8 @@ class OpenSizes:
             low, high = reversed(sides) if turned else sides
             if low is None or high is None:
                 return None
-            found[bind(low, made), bind(high, made) + added] = None
-        return tuple(found)
+            conditions[bind(low, made), bind(high, made) + added] = None
+        return tuple(conditions)
 
     def _limits(self, variable: Any) -> tuple[int, int | None]:
         """Return the range of a size that the model's own guards allow; 1 is included, whatever torch assumes."""
@@ -233,14 +233,14 @@ class Values:
         found: dict[int, Op] = {}
         pending, elements = [tensor], 0
         while pending:
-            one = pending.pop()
-            if one in self._known:
+            waiting = pending.pop()
+            if waiting in self._known:
                 continue
-            elements += _known_elements(one)
-            if one.made_by is None or one in self._hopeless or elements > _MOST_ELEMENTS or len(found) >= _MOST_OPERATORS:
-                self.missing[one] = None
+            elements += _known_elements(waiting)
+            if waiting.made_by is None or waiting in self._hopeless or elements > _MOST_ELEMENTS or len(found) >= _MOST_OPERATORS:
+                self.missing[waiting] = None
                 break
-            op = self._record.ops[one.made_by]
+            op = self._record.ops[waiting.made_by]
             if op.number in found:
                 continue
             found[op.number] = op
@@ -284,14 +284,14 @@ class Values:
         """Return whether what an operator reads was computed from tensors whose size is open, so that other sizes may have other values."""
         pending, seen = list(op.reads()), set[int]()
         while pending:
-            one = pending.pop()
-            if one.number in seen:
+            waiting = pending.pop()
+            if waiting.number in seen:
                 continue
-            seen.add(one.number)
-            if any(isinstance(size, SymDim) for size in one.shape):
+            seen.add(waiting.number)
+            if any(isinstance(size, SymDim) for size in waiting.shape):
                 return True
-            if one.made_by is not None:
-                maker = self._record.ops[one.made_by]
+            if waiting.made_by is not None:
+                maker = self._record.ops[waiting.made_by]
                 if any(isinstance(item, SymDim) for item in _leaves((maker.args, tuple(maker.kwargs.values())))):
                     return True
                 pending.extend(maker.reads())
@@ -309,7 +309,7 @@ class Values:
         if tensor.made_by is None:
             return self._filled.get(tensor)
         op = self._record.ops[tensor.made_by]
-        found = [self._in_each(one, op.number, links - 1) for one in op.reads()]
+        found = [self._in_each(read, op.number, links - 1) for read in op.reads()]
         if op.namespace != "aten" or not found or found[0] is None:
             return None
         first, name = found[0], op.name

@@ -434,10 +434,10 @@ def _inline(body: BodyReader, node: Json) -> None:
     if str(node["target"]).endswith("wrap_with_autocast"):
         body.autocast = flat[2] is True
     try:
-        found = _run_in_line(body, body.graph, source, flat[len(flat) - len(source["inputs"]) :])
+        values = _run_in_line(body, body.graph, source, flat[len(flat) - len(source["inputs"]) :])
     finally:
         body.autocast = outer
-    _bind(body, node, found)
+    _bind(body, node, values)
 
 
 def _foreign(body: BodyReader, node: Json) -> None:
@@ -567,9 +567,9 @@ def set_outputs(body: BodyReader, module: Json) -> None:
             if isinstance(target, Value):
                 body.graph.append("tensor.copy_into", (target, source), (target.type,), {"inplace": 0}, source=f"export::{kind}")
         elif kind != "token":
-            found = body.argument(content["arg"]) if kind in ("user_output",) else body.value(content["arg"]["name"])
-            if isinstance(found, Value):
-                outputs.append(found)
+            argument = body.argument(content["arg"]) if kind in ("user_output",) else body.value(content["arg"]["name"])
+            if isinstance(argument, Value):
+                outputs.append(argument)
     body.graph.set_outputs(outputs)
 
 
@@ -582,15 +582,15 @@ _MUTATED = {
 
 def _names_of_state(module: Json) -> dict[tuple[str, str], str]:
     """Graph names by what they hold: ("buffer", "bn.running_mean") -> "b_bn_running_mean"."""
-    found: dict[tuple[str, str], str] = {}
+    names: dict[tuple[str, str], str] = {}
     for spec in module["signature"]["input_specs"]:
         ((kind, content),) = spec.items()
         if kind in ("parameter", "buffer"):
-            found[kind, content[_WEIGHTS[kind][0]]] = content["arg"]["name"]
+            names[kind, content[_WEIGHTS[kind][0]]] = content["arg"]["name"]
         elif kind == "user_input" and "as_tensor" in content["arg"]:
             name = content["arg"]["as_tensor"]["name"]
-            found["user_input", name] = name
-    return found
+            names["user_input", name] = name
+    return names
 
 
 _MAJOR, _MINOR = 8, 20

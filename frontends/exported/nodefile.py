@@ -144,12 +144,12 @@ def _checksums(path: Path, entry: Entry, content: int, checksum: int) -> dict[in
         flags = int.from_bytes(file.read(2), "little")
         file.seek(content + entry.packed)
         signature = file.read(4)
-    found = {entry.record + _CENTRAL_CRC_AT: raw}
+    checksums = {entry.record + _CENTRAL_CRC_AT: raw}
     if flags & _HAS_DESCRIPTOR:
-        found[content + entry.packed + (4 if signature == _DESCRIPTOR else 0)] = raw
+        checksums[content + entry.packed + (4 if signature == _DESCRIPTOR else 0)] = raw
     else:
-        found[entry.header + _LOCAL_CRC_AT] = raw
-    return found
+        checksums[entry.header + _LOCAL_CRC_AT] = raw
+    return checksums
 
 
 def _patched(path: Path, patches: dict[int, bytes]) -> Iterator[bytes]:

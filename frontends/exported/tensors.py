@@ -246,11 +246,11 @@ def names_in(item: Json) -> Iterator[str]:
     """Names of tensors and numbers in an argument or result; those inside inner graphs are not meant."""
     pending = [item]
     while pending:
-        one = pending.pop()
-        if isinstance(one, list):
-            pending.extend(one)
-        elif isinstance(one, dict):
-            for key, content in one.items():
+        waiting = pending.pop()
+        if isinstance(waiting, list):
+            pending.extend(waiting)
+        elif isinstance(waiting, dict):
+            for key, content in waiting.items():
                 if key in ("name", "as_name") and isinstance(content, str):
                     yield content
                 elif key != "as_graph":

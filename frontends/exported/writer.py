@@ -81,11 +81,11 @@ def write_changed(original: Original, target: Path, *, external: bool = False, c
 
 def _paths_of_others(archive: Archive, own: str) -> set[str]:
     """Files of weights that other programs of the archive read."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for name in archive.names("data/weights/"):
         if name.endswith("_weights_config.json") and name != own:
-            found.update(str(entry.get("path_name")) for entry in read_json(archive, name)["config"].values())
-    return found
+            paths.update(str(entry.get("path_name")) for entry in read_json(archive, name)["config"].values())
+    return paths
 
 
 def _dumped(document: Json) -> bytes:
@@ -187,7 +187,7 @@ class _Plan:
         if called is None:
             return None
         name, _, overload = called.operator.rpartition(".")
-        signature = next((one for one in overloads(name) if (one.overload or "default") == overload), None)
+        signature = next((signature for signature in overloads(name) if (signature.overload or "default") == overload), None)
         absent = [
             (at, param.name)
             for at, param in enumerate(signature.params if signature is not None else ())
@@ -331,7 +331,7 @@ class _Plan:
         """Names in the signature that results have, with what is returned there now."""
         outputs = iter(self.graph.outputs)
         written = iter(node for node in self.graph if node.source.startswith("export::"))
-        found: list[tuple[str, Value]] = []
+        results: list[tuple[str, Value]] = []
         for spec in self.module["signature"]["output_specs"]:
             ((kind, content),) = spec.items()
             if kind == "token":
@@ -347,8 +347,8 @@ class _Plan:
                         raise _cannot(None, f"what {kind} wrote back is gone")
                 else:
                     source = next(outputs)
-                found.append((name, source))
-        return found
+                results.append((name, source))
+        return results
 
     # -- weights -----------------------------------------------------------------------------------------------
 
@@ -421,15 +421,15 @@ class _Plan:
         module = found["graph_module"] = dict(self.module)
         graph = module["graph"] = dict(self.module["graph"])
         signature = module["signature"] = dict(self.module["signature"])
-        inputs = [one for one in graph["inputs"] if not any(name in gone for name in names_in(one))]
+        inputs = [node for node in graph["inputs"] if not any(name in gone for name in names_in(node))]
         specs = [
             one for one in self._specs() if not any(name in gone for name in names_in([content.get("arg") for content in one.values()]))
         ]
         for value in self.new_weights:
             kind = "parameter" if value.role is Role.PARAMETER else "buffer"
-            last = max((at for at, one in enumerate(specs) if kind in one), default=-1)
+            last = max((at for at, spec in enumerate(specs) if kind in spec), default=-1)
             if last < 0 and kind == "buffer":
-                last = max((at for at, one in enumerate(specs) if "parameter" in one), default=-1)
+                last = max((at for at, spec in enumerate(specs) if "parameter" in spec), default=-1)
             name = self.name_of[value]
             more = {"persistent": True} if kind == "buffer" else {}
             specs.insert(last + 1, {kind: {"arg": {"name": name}, _KINDS[kind]: self.weight_names[value], **more}})
@@ -449,7 +449,7 @@ class _Plan:
         fresh: dict[str, Value] = {}
         used = others | {str(entry.get("path_name")) for entry in entries.values()}
         both = [(self._dotted(name), value) for name, value in self.replaced.items()]
-        for dotted, value in (*both, *((self.weight_names[one], one) for one in self.new_weights)):
+        for dotted, value in (*both, *((self.weight_names[value], value) for value in self.new_weights)):
             number = len(used)
             while (path := f"weight_{number}") in used:
                 number += 1
@@ -490,15 +490,15 @@ def _renamed(node: Json, renames: Mapping[str, str]) -> Json:
     found = copy.deepcopy(node)
     pending: list[Any] = [found["inputs"], found["outputs"]]
     while pending:
-        one = pending.pop()
-        if isinstance(one, list):
-            pending.extend(one)
-        elif isinstance(one, dict):
-            for key, content in one.items():
+        waiting = pending.pop()
+        if isinstance(waiting, list):
+            pending.extend(waiting)
+        elif isinstance(waiting, dict):
+            for key, content in waiting.items():
                 if key in ("name", "as_name") and isinstance(content, str):
                     # The name of an argument is beside its value, that of a tensor is alone.
-                    if "arg" not in one:
-                        one[key] = renames.get(content, content)
+                    if "arg" not in waiting:
+                        waiting[key] = renames.get(content, content)
                 elif key != "as_graph":
                     pending.append(content)
     if found.get("name") in renames:
@@ -538,7 +538,7 @@ def _arguments(node: Node, signature: Signature, operands: Sequence[str], attrib
     for at, word in enumerate(operands):
         value = node.inputs[at] if at < len(node.inputs) else None
         tensor, _, number = word.rstrip("?").partition("|")
-        tensor = next((one for one in tensor.split("/") if one.rstrip("*") in params), tensor)
+        tensor = next((part for part in tensor.split("/") if part.rstrip("*") in params), tensor)
         if word == "_":
             continue
         if tensor.endswith("*"):

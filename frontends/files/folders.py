@@ -285,7 +285,7 @@ def read_adapter(folder: Path, base: str = "", sink: DiagnosticSink | None = Non
     if not isinstance(rank, int) or isinstance(rank, bool) or not 0 < rank <= _LARGEST_RANK:
         raise LoadError(f"its rank r is {str(rank)[:40]}", code="IRS168", where=where, hint="save the adapter again")
     if isinstance(targets, list):
-        targets = tuple(str(one) for one in targets)
+        targets = tuple(str(target) for target in targets)
     named = next((name for name in _ADAPTER_WEIGHTS if _find(files, folder, name) is not None), "")
     stored = _tensors_of(folder, named, DiagnosticSink() if sink is None else sink) if named else None
     if stored is None and not (isinstance(targets, tuple) and targets):

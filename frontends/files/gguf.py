@@ -201,29 +201,29 @@ def read_header(path: Path) -> Header:
             raise reader.error("it is big-endian", "gguf-convert-endian of the package gguf turns it round")
         if version not in _VERSIONS:
             raise reader.error(f"its version is {version:,}; versions 2 and 3 are read", "convert the model again with today's llama.cpp")
-        found = Header(version)
+        header = Header(version)
         tensors, entries = reader.count("Q", "the number of tensors"), reader.count("Q", "the number of entries")
         # A name's length, a type and a value of one byte; a name's length, the number of axes, a type and an offset.
         for count, most, least, what in ((entries, _MOST_KEYS, 13, "entries of metadata"), (tensors, _MOST_TENSORS, 24, "tensors")):
             if count > most or count * least > reader.left:
                 raise reader.error(f"it declares {count:,} {what}; {reader.left:,} bytes are left")
         for _ in range(entries):
-            _read_entry(reader, found)
+            _read_entry(reader, header)
         seen: set[str] = set()
         for _ in range(tensors):
             one = _read_tensor(reader)
             if one.name in seen:
                 raise reader.error(f"it has two tensors {one.name[:80]!r}")
             seen.add(one.name)
-            found.tensors.append(one)
+            header.tensors.append(one)
         structure = size - reader.left
         admit(structure)
-        alignment = found.metadata.get("general.alignment", _ALIGNMENT)
+        alignment = header.metadata.get("general.alignment", _ALIGNMENT)
         if not isinstance(alignment, int) or isinstance(alignment, bool) or alignment < 1 or alignment & (alignment - 1):
             raise reader.error(f"its alignment is {str(alignment)[:40]}, no power of two")
-        found.data_start = -(-structure // alignment) * alignment
-        _check_places(found, alignment, size - found.data_start, reader)
-    return found
+        header.data_start = -(-structure // alignment) * alignment
+        _check_places(header, alignment, size - header.data_start, reader)
+    return header
 
 
 def _read_entry(reader: _Reader, into: Header) -> None:
@@ -301,7 +301,7 @@ def _parts(path: Path, header: Header) -> list[tuple[Path, Header]]:
         message = f"it is a part of {count:,}, and not called as parts are"
         raise LoadError(message, code="IRS164", where=str(path), hint=f"the names of parts end in -00001-of-{count:05}.gguf")
     folder = ModelFolder(path)
-    found: list[tuple[Path, Header]] = []
+    parts: list[tuple[Path, Header]] = []
     for number in range(count):
         part = path.with_name(f"{named['stem']}-{number + 1:05}-of-{count:05}.gguf")
         try:
@@ -316,8 +316,8 @@ def _parts(path: Path, header: Header) -> list[tuple[Path, Header]]:
             raise LoadError(
                 f"{part.name!r} {said}", code="IRS164", where=str(path), hint="the parts are of different models; copy them again"
             )
-        found.append((part, of_part))
-    return found
+        parts.append((part, of_part))
+    return parts
 
 
 def _fill_table(path: Path, header: Header, table: WeightTable) -> None:
@@ -339,4 +339,4 @@ def _text(value: Scalar | Listed) -> str:
         return str(value).lower() if isinstance(value, bool) else str(value)
     if len(value.items) < value.count:
         return f"{value.count:,} items"
-    return f"[{', '.join(_text(one) for one in value.items)}]"
+    return f"[{', '.join(_text(item) for item in value.items)}]"

@@ -102,20 +102,20 @@ class Snapshot:
     @property
     def devices(self) -> list[int]:
         """Those that have memory, or did something."""
-        return sorted({one.device for one in self.segments} | {number for number, rows in enumerate(self.rows) if len(rows)})
+        return sorted({segment.device for segment in self.segments} | {number for number, rows in enumerate(self.rows) if len(rows)})
 
     def frames(self, stack: int) -> tuple[Frame, ...]:
         """Return the frames of a stack, the innermost first."""
-        return tuple(self.columns.frames[one] for one in self.columns.stacks[stack])
+        return tuple(self.columns.frames[stack] for stack in self.columns.stacks[stack])
 
     def held(self) -> list[SnapshotSegment]:
         """Return the segments of the device."""
-        return [one for one in self.segments if one.device == self.device]
+        return [segment for segment in self.segments if segment.device == self.device]
 
 
 def line_of(frames: Sequence[Frame]) -> str:
     """Return the innermost line of the program itself; else of the innermost frame of Python; empty without one."""
-    python = [one for one in frames if one.line and one.file.endswith((".py", ">")) and "??" not in one.file]
+    python = [frame for frame in frames if frame.line and frame.file.endswith((".py", ">")) and "??" not in frame.file]
     own = next((one for one in python if not any(part in one.file for part in _FOREIGN)), python[0] if python else None)
     return own.text if own is not None else ""
 
@@ -168,8 +168,8 @@ class _Reader:
         rows = tuple(self._rows(trace) for trace in self.items(root["device_traces"], "device_traces"))
         settings = root.get("allocator_settings")
         notes = root.get("external_annotations")
-        annotations = [self._annotation(one) for one in notes] if isinstance(notes, list) else []
-        found = tuple(one for one in annotations if one is not None)
+        annotations = [self._annotation(note) for note in notes] if isinstance(notes, list) else []
+        found = tuple(annotation for annotation in annotations if annotation is not None)
         return Snapshot(self._where, segments, columns, rows, settings if isinstance(settings, dict) else {}, found)
 
     def _rows(self, trace: object) -> NDArray[np.int64]:
@@ -210,7 +210,7 @@ class _Reader:
     def _stack(self, value: object) -> tuple[Frame, ...]:
         """Frames, the innermost first."""
         if isinstance(value, KnownStack):
-            return tuple(self._columns.frames[one] for one in self._columns.stacks[value.number])
+            return tuple(self._columns.frames[stack] for stack in self._columns.stacks[value.number])
         known = self._stacks.get(id(value))
         if known is not None:
             return known[1]
@@ -218,9 +218,9 @@ class _Reader:
         for one in self.items(value if value is not None else [], "frames"):
             key = frame_of(self._record(one, "frames"))
             made.append(self._frames.setdefault(key, key))
-        found = tuple(made)
-        self._stacks[id(value)] = value, found
-        return found
+        frames = tuple(made)
+        self._stacks[id(value)] = value, frames
+        return frames
 
     def segment(self, value: object) -> SnapshotSegment:
         """Return a segment with its blocks; old versions tell where blocks are by their order alone."""

@@ -182,8 +182,8 @@ class _Matches:
         return self._bytes[np.minimum(at, len(self._bytes) - 1)]
 
     def _word(self, at: _Integers) -> NDArray[np.uint64]:
-        found: NDArray[np.uint64] = self._words[np.minimum(at, self._last)]
-        return found
+        word: NDArray[np.uint64] = self._words[np.minimum(at, self._last)]
+        return word
 
     def _literal(self, token: _Token) -> None:
         for number, byte in enumerate(token.literal):
@@ -442,7 +442,7 @@ class _Machine(PickleStack):
             return
         address = entry.get("addr", entry.get("device_free", 0))
         numbers: tuple[Any, ...] = (address, size, stream if stream is not None else 0, entry.get("time_us", 0))
-        if any(type(one) is not int or not -(1 << 63) <= one < 1 << 63 for one in numbers):
+        if any(type(number) is not int or not -(1 << 63) <= number < 1 << 63 for number in numbers):
             raise NoSnapshot("a number of a trace is not a number of 64 bits")
         note, pool = entry.get("user_metadata", ""), entry.get("pool_id", (0, 0))
         key = pool if type(pool) is tuple and len(pool) == 2 and all(type(one) is int for one in pool) else (0, 0)
@@ -516,15 +516,15 @@ class _Machine(PickleStack):
                 return None
             found, at = made
             tokens += found
-        if at != end or any(one.kind == "frames" for one in tokens[:-1]):
+        if at != end or any(token.kind == "frames" for token in tokens[:-1]):
             return None
         tokens.append(_Token("literal", "", b"u"))
         joined: list[_Token] = []
-        for one in tokens:
-            if one.kind == "literal" and joined and joined[-1].kind == "literal":
-                joined[-1] = _Token("literal", "", joined[-1].literal + one.literal, joined[-1].memos + one.memos)
+        for token in tokens:
+            if token.kind == "literal" and joined and joined[-1].kind == "literal":
+                joined[-1] = _Token("literal", "", joined[-1].literal + token.literal, joined[-1].memos + token.memos)
             else:
-                joined.append(one)
+                joined.append(token)
         return tuple(joined)
 
     def _value(self, entry: bytes, at: int, key: str) -> tuple[list[_Token], int] | None:
@@ -607,9 +607,9 @@ class _Machine(PickleStack):
             self._lists.append((memos[here] - 1, stacks[here]))
         self._memo_count = int(memos[count - 1])
         spend(count, "entries of a snapshot")
-        found = self._stack[-1] if self._stack and len(self._stack) > (self._marks[-1] if self._marks else 0) else None
-        if type(found) is Rows and found.first + found.count == row:
-            self._stack[-1] = Rows(found.first, found.count + count)
+        frame = self._stack[-1] if self._stack and len(self._stack) > (self._marks[-1] if self._marks else 0) else None
+        if type(frame) is Rows and frame.first + frame.count == row:
+            self._stack[-1] = Rows(frame.first, frame.count + count)
         else:
             self._stack.append(Rows(row, count))
         return first + count
@@ -661,7 +661,7 @@ class _Machine(PickleStack):
             return -1
         first = 1 if span[:1] == b"(" else 0
         frames = [self._memo.get(_ref(match)) for match in _REF.finditer(span, first, max(len(span) - 1, 0))]
-        if any(type(one) is not dict for one in frames):
+        if any(type(frame) is not dict for frame in frames):
             return -1
         spend(len(frames), "stacks of a snapshot")
         number = self._number("stacks", tuple(map(self._frame_number, frames)))
@@ -671,13 +671,13 @@ class _Machine(PickleStack):
     def _known_lists(self, refs: _Integers) -> _Integers:
         """Stacks of lists of frames in the memo, -1 for what is none."""
         unique, inverse = np.unique(refs, return_inverse=True)
-        found = self._list_stack(unique, strict=False)
-        assert found is not None
-        for place in np.flatnonzero(found < 0).tolist():
+        integers = self._list_stack(unique, strict=False)
+        assert integers is not None
+        for place in np.flatnonzero(integers < 0).tolist():
             frames = self._memo.get(int(unique[place]))
             if type(frames) is list:
-                found[place] = self.stack_number(frames)
-        return found[inverse]
+                integers[place] = self.stack_number(frames)
+        return integers[inverse]
 
     def _list_stack(self, refs: _Integers, *, strict: bool = True) -> _Integers | None:
         """Stacks of lists that were decoded with their entries."""
@@ -841,12 +841,12 @@ def _append(self: _Machine, at: int) -> int:
 def _appends(self: _Machine, at: int) -> int:
     items = self._since_mark()
     target = self._top(list)
-    for one in items:
+    for item in items:
         # Rows that follow each other are one.
-        if type(one) is Rows and target and type(target[-1]) is Rows and target[-1].first + target[-1].count == one.first:
-            target[-1] = Rows(target[-1].first, target[-1].count + one.count)
+        if type(item) is Rows and target and type(target[-1]) is Rows and target[-1].first + target[-1].count == item.first:
+            target[-1] = Rows(target[-1].first, target[-1].count + item.count)
         else:
-            target.append(one)
+            target.append(item)
     return at + 1
 
 

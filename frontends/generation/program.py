@@ -132,10 +132,10 @@ class Wish:
         end = self.prompt + self.new
         if not self.assistant:
             return range(self.prompt, end)
-        found = [self.prompt]
-        while (length := found[-1] + min(self.accepted, self.proposed(found[-1])) + 1) < end:
-            found.append(length)
-        return found
+        starts = [self.prompt]
+        while (length := starts[-1] + min(self.accepted, self.proposed(starts[-1])) + 1) < end:
+            starts.append(length)
+        return starts
 
     def alike(self) -> int:
         """Steps behind the one that reads the prompt that do the same, on more and more tokens."""
@@ -266,10 +266,10 @@ class Generator:
         unpack_before_forward(module, lambda made: self._is(made, "parameter"))
         if source.adapter is not None:
             put_on(module, source.adapter)
-        for one in module.parameters():
-            self._is(one, "parameter")
-        for one in module.buffers():
-            self._is(one, "buffer")
+        for value in module.parameters():
+            self._is(value, "parameter")
+        for value in module.buffers():
+            self._is(value, "buffer")
         module.generation_config = package.GenerationConfig(
             pad_token_id=0, eos_token_id=None, bos_token_id=1, decoder_start_token_id=0 if config.is_encoder_decoder else None
         )
@@ -280,7 +280,7 @@ class Generator:
             str(getattr(module.config, "_attn_implementation", attention) or ""),
             list(inputs_taken(module, config, inspect.signature(cls.forward).parameters)),
             _parameter_count(module),
-            sum(one.numel() * one.element_size() for one in module.parameters()),
+            sum(value.numel() * value.element_size() for value in module.parameters()),
             bool(config.is_encoder_decoder),
             any(getattr(config, f"{sense}_config", None) is not None for sense in ("vision", "audio")),
             schemes_of(held),
@@ -314,7 +314,7 @@ class Generator:
         inputs = self._inputs(prompt)
         if written:
             inputs["decoder_input_ids"] = torch.zeros(wish.batch, written, dtype=torch.int64, device="cuda")
-        found = Run(self._cut())
+        run = Run(self._cut())
         options: dict[str, Any] = {"max_new_tokens": new, "do_sample": wish.samples, "use_cache": True, "disable_compile": True}
         if wish.cache != "dynamic":
             options["cache_implementation"] = wish.cache
@@ -329,8 +329,8 @@ class Generator:
         self._forwards, self._prefills = 0, -(-prompt // wish.chunk) if wish.chunk else 1
         self._tokens = prompt + new
         hooks = (
-            module.register_forward_pre_hook(lambda *_: self._before_forward(found)),
-            module.register_forward_hook(lambda _, args, kwargs, out: self._after_forward(found, kwargs, out), with_kwargs=True),
+            module.register_forward_pre_hook(lambda *_: self._before_forward(run)),
+            module.register_forward_hook(lambda _, args, kwargs, out: self._after_forward(run, kwargs, out), with_kwargs=True),
         )
         try:
             with torch.no_grad(), self._answers(), of_the_model():
@@ -338,27 +338,27 @@ class Generator:
         finally:
             for hook in hooks:
                 hook.remove()
-        found.end = self._cut()
+        run.end = self._cut()
         del inputs, out  # what the caller has is there until the end
-        return found
+        return run
 
     def _options(self) -> dict[str, Any]:
         """Further options of `generate`."""
         return {}
 
-    def _begin_step(self, found: Run) -> None:
+    def _begin_step(self, run: Run) -> None:
         gpu = self._machine.settled_gpu
-        found.cuts.append(Cut(gpu.tape.cut(), gpu.issued()))
+        run.cuts.append(Cut(gpu.tape.cut(), gpu.issued()))
 
-    def _before_forward(self, found: Run) -> None:
+    def _before_forward(self, run: Run) -> None:
         """Begin a step at each forward that decodes: the prompt has been read."""
         self._forwards += 1
         if self._forwards > self._prefills:
-            self._begin_step(found)
+            self._begin_step(run)
 
-    def _after_forward(self, found: Run, kwargs: Mapping[str, Any], out: Any) -> None:
+    def _after_forward(self, run: Run, kwargs: Mapping[str, Any], out: Any) -> None:
         """Note what the cache holds now."""
-        found.cache = self._layers(cache_of(kwargs, out))
+        run.cache = self._layers(cache_of(kwargs, out))
 
     def tape(self) -> Tape[Any]:
         """Return the requests to the allocator so far."""
@@ -376,7 +376,7 @@ class Generator:
 
     def _layers(self, cache: Any) -> list[CacheLayer]:
         """Return the content of each layer of a cache; memory in it is marked as the cache's from here on."""
-        found: list[CacheLayer] = []
+        cache_layers: list[CacheLayer] = []
         seen: set[int] = set()
         parts = [
             (getattr(cache, name), prefix)
@@ -390,19 +390,19 @@ class Generator:
                 window, capacity = getattr(layer, "sliding_window", None), getattr(layer, "max_cache_len", None)
                 if window is None and capacity is not None and "sliding" in kind:
                     window = getattr(self.loaded.module.config.get_text_config(), "sliding_window", None)
-                one = CacheLayer(
+                cache_layer = CacheLayer(
                     number,
                     prefix + kind,
                     *self._bytes(vars(layer), seen),
                     window if isinstance(window, int) else None,
                     capacity if isinstance(capacity, int) else None,
                 )
-                found.append(one)
+                cache_layers.append(cache_layer)
             for number, kind, held in _besides(part, len(layers)):
                 sizes = self._bytes({"": held}, seen)
                 if any(sizes):
-                    found.append(CacheLayer(number, prefix + kind, *sizes, None, None))
-        return found
+                    cache_layers.append(CacheLayer(number, prefix + kind, *sizes, None, None))
+        return cache_layers
 
     def _bytes(self, held: Mapping[str, Any], seen: set[int]) -> tuple[int, int, int]:
         """Bytes of tensors on the device, of the memory behind those that is not `seen` yet, and of tensors on the host."""
@@ -425,19 +425,19 @@ class Generator:
 
     def _inputs(self, prompt: int) -> dict[str, torch.Tensor]:
         batch, config = self._wish.batch, self.loaded.module.config
-        found: dict[str, torch.Tensor] = {}
-        for one in self.loaded.inputs:
-            if one.name.startswith("decoder_"):
+        inputs: dict[str, torch.Tensor] = {}
+        for value in self.loaded.inputs:
+            if value.name.startswith("decoder_"):
                 continue
-            shape = [size if isinstance(size, int) else {"batch": batch, "seq": prompt}[size] for size in one.shape]
-            dtype = torch_dtype(self.loaded.dtype) if one.dtype.is_float else torch_dtype(one.dtype)
-            make = torch.ones if one.name == "attention_mask" else torch.zeros
-            found[one.name] = make(*shape, dtype=dtype, device="cuda")
-        if "input_ids" in found and "attention_mask" not in found and not config.is_encoder_decoder:
-            found["attention_mask"] = torch.ones_like(found["input_ids"])
-        for tensor in found.values():
+            shape = [size if isinstance(size, int) else {"batch": batch, "seq": prompt}[size] for size in value.shape]
+            dtype = torch_dtype(self.loaded.dtype) if value.dtype.is_float else torch_dtype(value.dtype)
+            make = torch.ones if value.name == "attention_mask" else torch.zeros
+            inputs[value.name] = make(*shape, dtype=dtype, device="cuda")
+        if "input_ids" in inputs and "attention_mask" not in inputs and not config.is_encoder_decoder:
+            inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        for tensor in inputs.values():
             self._is(tensor, "input")
-        return found
+        return inputs
 
     @contextmanager
     def _answers(self) -> Iterator[None]:
@@ -512,10 +512,10 @@ def _taken_quantisation(config: Any) -> dict[str, Any]:
     """Take what a configuration says of quantisation out of it: its own package need not be there."""
     found: Any = None
     parts: list[Any] = [config, getattr(config, "text_config", None)]
-    for one in parts:
-        if getattr(one, "quantization_config", None) is not None:
-            found = found or one.quantization_config
-            del one.quantization_config
+    for part in parts:
+        if getattr(part, "quantization_config", None) is not None:
+            found = found or part.quantization_config
+            del part.quantization_config
     return {} if found is None else dict(found if isinstance(found, dict) else found.to_dict())
 
 
@@ -548,39 +548,39 @@ def _linears_held(wish: Wish, source: _Source, dtype: torch.dtype) -> dict[str, 
 
 def _parameter_count(module: Any) -> int:
     """Weights, those that are in few bits included."""
-    packed = [one for one in module.modules() if isinstance(one, PackedLayer)]
+    packed = [module for module in module.modules() if isinstance(module, PackedLayer)]
     codes = {id(part) for one in packed for name, part in one.named_parameters(recurse=False) if name in one.held.parts}
-    plain = sum(int(one.numel()) for one in module.parameters() if id(one) not in codes)
+    plain = sum(int(value.numel()) for value in module.parameters() if id(value) not in codes)
     return plain + sum(one.held.count for one in packed)
 
 
 def cache_of(kwargs: Mapping[str, Any], out: Any) -> Any:
     """Return the cache that a forward was given or has made."""
     given = [kwargs.get(name) for name in _CACHES] + [getattr(out, name, None) for name in _CACHES]
-    return next((one for one in given if one is not None), None)
+    return next((argument for argument in given if argument is not None), None)
 
 
 def _tensors_in(held: Mapping[str, Any]) -> Iterator[torch.Tensor]:
-    for one in held.values():
-        if isinstance(one, torch.Tensor):
-            yield one
-            for name in getattr(one, "__tensor_flatten__", lambda: ((), None))()[0]:
-                yield getattr(one, name)
-        elif isinstance(one, list | tuple):
-            yield from _tensors_in({str(number): part for number, part in enumerate(one)})
-        elif isinstance(one, dict):
-            yield from _tensors_in(one)
+    for holding in held.values():
+        if isinstance(holding, torch.Tensor):
+            yield holding
+            for name in getattr(holding, "__tensor_flatten__", lambda: ((), None))()[0]:
+                yield getattr(holding, name)
+        elif isinstance(holding, list | tuple):
+            yield from _tensors_in({str(number): part for number, part in enumerate(holding)})
+        elif isinstance(holding, dict):
+            yield from _tensors_in(holding)
 
 
 def _besides(part: Any, layers: int) -> Iterator[tuple[int, str, Any]]:
     """Yield the tensors that a cache keeps outside of its layers, by layer where it has some for each: layer, name, content."""
-    others = {name: one for name, one in vars(part).items() if name != "layers"} if hasattr(part, "__dict__") else {"state": part}
+    others = {name: variable for name, variable in vars(part).items() if name != "layers"} if hasattr(part, "__dict__") else {"state": part}
     for name, held in others.items():
         kind = name.strip("_").replace("_", " ")
         if isinstance(held, dict) and held and all(isinstance(key, int) for key in held):
-            yield from ((number, kind, one) for number, one in held.items())
+            yield from ((number, kind, holding) for number, holding in held.items())
         elif isinstance(held, list | tuple) and len(held) == layers:
-            yield from ((number, kind, one) for number, one in enumerate(held))
+            yield from ((number, kind, holding) for number, holding in enumerate(held))
         else:
             yield -1, kind, held
 
@@ -730,11 +730,11 @@ class AssistedGenerator(Generator):
     def _options(self) -> dict[str, Any]:
         return {"assistant_model": self._helper}
 
-    def _before_forward(self, found: Run) -> None:
+    def _before_forward(self, run: Run) -> None:
         self._forwards += 1
-        self._run = found
+        self._run = run
 
-    def _after_forward(self, found: Run, kwargs: Mapping[str, Any], out: Any) -> None:
+    def _after_forward(self, run: Run, kwargs: Mapping[str, Any], out: Any) -> None:
         self._seen("", kwargs, out)
 
     def _seen(self, whose: str, kwargs: Mapping[str, Any], out: Any) -> None:
@@ -745,10 +745,10 @@ class AssistedGenerator(Generator):
         length, most = loop.f_locals["input_ids"].shape[1], loop.f_locals["stopping_criteria"].max_length
         if loop.f_code.co_name == "_sample":
             return bool(length >= most)
-        found = self._run
-        assert found is not None
-        self._begin_step(found)
-        found.cache = [
+        run = self._run
+        assert run is not None
+        self._begin_step(run)
+        run.cache = [
             replace(layer, kind=f"{whose}{layer.kind}") for whose, cache in sorted(self._caches.items()) for layer in self._layers(cache)
         ]
         self._rounds -= 1

@@ -321,8 +321,8 @@ def held_in_checkpoint(packed: Packed, tensors: Tensors, dtype: torch.dtype, whe
         raise LoadError(f"its weights are quantised in a way that is not known: {packed.unknown}", code="IRS169", where=where)
     shapes = {name: one for of_file in tensors.files.values() for name, one in of_file.items()}
     found: dict[str, Held] = {}
-    for one in packed.weights:
-        held = _held_weight(one, shapes, packed.method, dtype, where)
+    for weight in packed.weights:
+        held = _held_weight(weight, shapes, packed.method, dtype, where)
         found[held.module] = held if held.module not in found else _held_together(found[held.module], held)
     return found
 
@@ -332,22 +332,22 @@ def _held_together(one: Held, other: Held) -> Held:
     return replace(one, parts={**one.parts, **other.parts}, count=one.count + other.count, renamed={**one.renamed, **other.renamed})
 
 
-def _held_weight(one: PackedWeight, shapes: Mapping[str, Shaped], method: str, dtype: torch.dtype, where: str) -> Held:
-    kernel = kernel_for_weights("compressed-tensors" if method == "compressed-tensors" else one.family, one.scheme)
-    module, _, last = one.name.rpartition(".")
-    if one.family == "mxfp4" and last in ("gate_up_proj", "down_proj"):
+def _held_weight(weight: PackedWeight, shapes: Mapping[str, Shaped], method: str, dtype: torch.dtype, where: str) -> Held:
+    kernel = kernel_for_weights("compressed-tensors" if method == "compressed-tensors" else weight.family, weight.scheme)
+    module, _, last = weight.name.rpartition(".")
+    if weight.family == "mxfp4" and last in ("gate_up_proj", "down_proj"):
         kernel, last = EXPERTS, "weight"
     if kernel is None or last != "weight":
         raise LoadError(
-            f"{one.name[:80]!r} is quantised ({one.scheme}), and is not a linear layer: what runs it is not modelled",
+            f"{weight.name[:80]!r} is quantised ({weight.scheme}), and is not a linear layer: what runs it is not modelled",
             code="IRS695",
             where=where,
         )
-    dropped = tuple(name for name in one.tensors if _HOST.search(name))
-    kept = [name for name in one.tensors if name not in dropped]
+    dropped = tuple(name for name in weight.tensors if _HOST.search(name))
+    kept = [name for name in weight.tensors if name not in dropped]
     renamed = {name: f"{module}.{_parameter(name.removeprefix(f'{module}.'))}" for name in kept}
     parts = {renamed[name].removeprefix(f"{module}."): shapes[name] for name in kept}
-    return Held(module, one.scheme, kernel, parts, one.count, dtype, one.group, renamed, dropped)
+    return Held(module, weight.scheme, kernel, parts, weight.count, dtype, weight.group, renamed, dropped)
 
 
 _HOST: Final = re.compile(r"\.(?:quant_state\.bitsandbytes__\w+|weight_format)$")
@@ -393,33 +393,33 @@ def replace_linears(module: nn.Module, held: Mapping[str, Held], where: str) -> 
 
     Nothing is computed: codes have no values here.
     """
-    for name, one in held.items():
+    for name, holding in held.items():
         try:
             before = module.get_submodule(name)
         except AttributeError:
             before = None
-        if before is not None and one.kernel is EXPERTS and _are_experts(before, one):
-            module.set_submodule(name, PackedExperts(before, one, next(before.parameters()).device))
+        if before is not None and holding.kernel is EXPERTS and _are_experts(before, holding):
+            module.set_submodule(name, PackedExperts(before, holding, next(before.parameters()).device))
             continue
         sizes = None if before is None else _linear_sizes(before)
         if before is None or sizes is None:
             what = "is not a linear layer of the model" if before is not None else "is not in the model"
             raise LoadError(
-                f"{name[:80]!r} is quantised ({one.scheme}), and {what}: what runs it is not modelled", code="IRS695", where=where
+                f"{name[:80]!r} is quantised ({holding.scheme}), and {what}: what runs it is not modelled", code="IRS695", where=where
             )
-        if sizes[0] * sizes[1] != one.count and not (one.count - sizes[0] * sizes[1] == 1 and one.count % 2 == 0):
-            said = f"{name[:80]!r} is {sizes[0]}x{sizes[1]} by the configuration, and its tensors hold {one.count:,} weights"
+        if sizes[0] * sizes[1] != holding.count and not (holding.count - sizes[0] * sizes[1] == 1 and holding.count % 2 == 0):
+            said = f"{name[:80]!r} is {sizes[0]}x{sizes[1]} by the configuration, and its tensors hold {holding.count:,} weights"
             raise LoadError(said, code="IRS197", where=where, hint="configuration and weights are of different models")
         device, bias = next(before.parameters()).device, isinstance(before.bias, Tensor)
-        module.set_submodule(name, PackedLinear(sizes[1], sizes[0], one, device, bias=bias))
+        module.set_submodule(name, PackedLinear(sizes[1], sizes[0], holding, device, bias=bias))
 
 
 def schemes_of(held: Mapping[str, Held]) -> list[tuple[str, str, int]]:
     """Schemes, what runs each, and how many weights are stored so."""
     found: dict[tuple[str, str], int] = {}
-    for one in held.values():
-        key = (one.scheme, one.kernel.name)
-        found[key] = found.get(key, 0) + one.count
+    for holding in held.values():
+        key = (holding.scheme, holding.kernel.name)
+        found[key] = found.get(key, 0) + holding.count
     return [(*key, count) for key, count in found.items()]
 
 
@@ -431,8 +431,8 @@ def _are_experts(module: nn.Module, held: Held) -> bool:
 
 def stored_with(tensors: Tensors, held: Mapping[str, Held]) -> Tensors:
     """Return the tensors of a checkpoint under the names that parameters have, without those that the host reads."""
-    renamed = {old: new for one in held.values() for old, new in one.renamed.items()}
-    dropped = {name for one in held.values() for name in one.dropped}
+    renamed = {old: new for holding in held.values() for old, new in holding.renamed.items()}
+    dropped = {name for holding in held.values() for name in holding.dropped}
     return Tensors(
         {
             file: {renamed.get(name, name): type_ for name, type_ in of_file.items() if name not in dropped}
@@ -443,16 +443,16 @@ def stored_with(tensors: Tensors, held: Mapping[str, Held]) -> Tensors:
 
 def unpack_before_forward(module: nn.Module, note: Callable[[Tensor], None] = lambda _: None) -> None:
     """Let layers whose kernels need plain weights make them when the model first runs; `note` is told of each."""
-    layers = [one for one in module.modules() if isinstance(one, PackedLinear) and one.held.kernel.unpacks]
+    layers = [module for module in module.modules() if isinstance(module, PackedLinear) and module.held.kernel.unpacks]
     if not layers:
         return
 
     def unpack(*_: object) -> None:
         handle.remove()
-        for one in layers:
-            one.unpack()
-            if one.unpacked is not None:
-                note(one.unpacked)
+        for layer in layers:
+            layer.unpack()
+            if layer.unpacked is not None:
+                note(layer.unpacked)
 
     handle = module.register_forward_pre_hook(unpack)
 
@@ -464,7 +464,7 @@ def install_quantizer(held: Mapping[str, Held], where: str) -> dict[str, Any]:
     from transformers.utils.quantization_config import QuantizationConfigMixin
 
     name = "irscope"
-    parts = {f"{one.module}.{part}" for one in held.values() for part in one.parts}
+    parts = {f"{holding.module}.{part}" for holding in held.values() for part in holding.parts}
 
     class Config(QuantizationConfigMixin):  # type: ignore[misc]
         def __init__(self, **settings: Any) -> None:
@@ -513,10 +513,10 @@ class Layers:
         if self.left:
             why = "they are quantised, as experts that the package runs together: what does that is not analysed"
             return Assumed(WEIGHTS, f"plain {str(self.dtype).removeprefix('torch.')} for {self.left:,} weights of experts", why)
-        schemes = ", ".join(dict.fromkeys(one.scheme for one in self.held.values())) or (
+        schemes = ", ".join(dict.fromkeys(holding.scheme for holding in self.held.values())) or (
             self.scheme.text if self.scheme is not None else ""
         )
-        kernels = dict.fromkeys(one.kernel.name for one in self.held.values())
+        kernels = dict.fromkeys(holding.kernel.name for holding in self.held.values())
         if self.scheme is not None:
             kernels = dict.fromkeys(one.name for one in (_kernel_for(self.scheme),))
         return Assumed(WEIGHTS, schemes, f"as they are stored; kernels are modelled: {'; '.join(kernels)}", is_guess=False)
@@ -526,7 +526,7 @@ class Layers:
         held = self.held
         if self.scheme is not None:
             held = held_by_scheme(module, self.scheme, kept_by_default(module, self.scheme), self.dtype)
-        replace_linears(module, {name: one for name, one in held.items() if not one.kernel.unpacks}, self.where)
+        replace_linears(module, {name: holding for name, holding in held.items() if not holding.kernel.unpacks}, self.where)
         for one in module.modules():
             if isinstance(one, PackedLinear):
                 one.is_counted = True
@@ -540,8 +540,8 @@ def quantised_layers(settings: Mapping[str, Any], tensors: Tensors | None, dtype
             return None
         try:
             held = held_in_checkpoint(tensors.packed, tensors, computing, where)
-            layers = {name: one for name, one in held.items() if not _EXPERT.search(name) and one.kernel is not EXPERTS}
-            return Layers(None, layers, computing, where, sum(one.count for name, one in held.items() if name not in layers))
+            layers = {name: holding for name, holding in held.items() if not _EXPERT.search(name) and holding.kernel is not EXPERTS}
+            return Layers(None, layers, computing, where, sum(holding.count for name, holding in held.items() if name not in layers))
         except LoadError:
             return None
     scheme = scheme_in(settings)

@@ -89,8 +89,8 @@ def serve(process: Process, wish: Wish, tokens: int, tp: int, sink: DiagnosticSi
             raise UsageError(f"{heads} heads are not divided by tp={tp}", code="IRS698", where=wish.model)
         if kv_heads % tp and tp % kv_heads:
             raise UsageError(f"{kv_heads} heads of keys are neither divided by tp={tp}, nor divide it", code="IRS698", where=wish.model)
-        whole = sum(one.numel() * one.element_size() for one in module.parameters())
-        if tp > 1 and any(isinstance(one, PackedLinear) for one in module.modules()):
+        whole = sum(value.numel() * value.element_size() for value in module.parameters())
+        if tp > 1 and any(isinstance(module, PackedLinear) for module in module.modules()):
             raise UsageError(
                 "how ranks share weights that are quantised is the format's matter, and not modelled", code="IRS698", where=wish.model
             )
@@ -100,14 +100,14 @@ def serve(process: Process, wish: Wish, tokens: int, tp: int, sink: DiagnosticSi
         if tp > 1:
             _cut_to_rank(
                 module,
-                [one for one in shares if "_output" not in (how := _style(one.name, plan)) and "_input" not in how],
+                [share for share in shares if "_output" not in (how := _style(share.name, plan)) and "_input" not in how],
                 heads // tp,
                 kv_heads,
                 tp,
             )
         peak = _forward_peak(process, module, tokens)
-        names = [one.name for one in shares]
-        first = next((number for number, one in enumerate(shares) if one.layer is not None), len(shares))
+        names = [share.name for share in shares]
+        first = next((number for number, share in enumerate(shares) if share.layer is not None), len(shares))
         head_dim = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
         has_angles = any("rotary" in name for name, _ in module.named_modules())
         element = torch.empty(0, dtype=torch_dtype(made.loaded.dtype)).element_size()
@@ -122,7 +122,7 @@ def serve(process: Process, wish: Wish, tokens: int, tp: int, sink: DiagnosticSi
             int(getattr(config, "max_position_embeddings", 0) * head_dim) if has_angles else 0,
             peak,
             bool(getattr(module.config, "tie_word_embeddings", False)),
-            (names[:first], [one.name for one in shares[first:] if one.layer is None]),
+            (names[:first], [share.name for share in shares[first:] if share.layer is None]),
         )
 
 
@@ -184,10 +184,10 @@ def _cut_to_rank(module: Any, shares: Sequence[Share], heads: int, kv_heads: int
     """
     parameters = dict(module.named_parameters())
     vocabulary = {id(one.weight) for one in (module.get_input_embeddings(), module.get_output_embeddings()) if one is not None}
-    for one in shares:
-        tensor = parameters[one.name]
-        if tuple(tensor.shape) != one.shape and id(tensor) not in vocabulary:
-            tensor.data = torch.empty(one.shape, dtype=tensor.dtype, device=tensor.device)
+    for share in shares:
+        tensor = parameters[share.name]
+        if tuple(tensor.shape) != share.shape and id(tensor) not in vocabulary:
+            tensor.data = torch.empty(share.shape, dtype=tensor.dtype, device=tensor.device)
     for part in module.modules():
         if hasattr(part, "num_key_value_groups"):
             part.num_key_value_groups = heads // max(1, kv_heads // tp)

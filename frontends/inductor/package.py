@@ -88,12 +88,12 @@ class CppWrapper:
         first = self._start()
         self._read_infos()
         statements = list(self._statements(first))
-        for one in statements:
-            if match := _ASSERTED.search(one.text):
+        for statement in statements:
+            if match := _ASSERTED.search(statement.text):
                 self._asserted.setdefault(match[1], (match[2], match[3]))
-        for one in statements:
+        for statement in statements:
             spend(30, "statements of the wrapper")
-            self._statement(one)
+            self._statement(statement)
         for held in reversed(self._scope.values()):  # C++ destroys what is left in the order opposite to that of its declarations
             self.plan.drop(held)
         outputs = [self._outputs[place] for place in sorted(self._outputs)]
@@ -145,25 +145,25 @@ class CppWrapper:
 
     # -- statements ------------------------------------------------------------------------------------------------
 
-    def _statement(self, one: Statement) -> None:
-        text = one.text
-        if not (self._declares(one) or self._moves(text) or self._calls(one)) and not _SILENT.match(text):
+    def _statement(self, statement: Statement) -> None:
+        text = statement.text
+        if not (self._declares(statement) or self._moves(text) or self._calls(statement)) and not _SILENT.match(text):
             found = [self._scope[name] for name in dict.fromkeys(re.findall(r"\w+", text)) if name in self._scope]
-            self.plan.not_read(one.line, text, found)
+            self.plan.not_read(statement.line, text, found)
 
-    def _declares(self, one: Statement) -> bool:
+    def _declares(self, statement: Statement) -> bool:
         """Inputs, constants, sizes and arrays of sizes."""
-        text = one.text
+        text = statement.text
         if match := _INPUT.match(text):
             self._input(match[1], int(match[2]))
         elif match := _CONSTANT.match(text):
-            self._constant(match[1], int(match[2]), one)
+            self._constant(match[1], int(match[2]), statement)
         elif match := _SIZES.match(text):
             return match[2] in self._scope
         elif match := _SYMBOL.match(text):
             self.plan.symbols.get(match[1])
         elif match := _ARRAY.match(text):
-            self._arrays[match[1]] = self._sizes(match[2], one)
+            self._arrays[match[1]] = self._sizes(match[2], statement)
         elif match := _NO_ARRAY.match(text):
             self._arrays[match[1]] = ()
         elif (match := _SIZE.match(text)) and (size := self._size(match[2])) is not None:
@@ -203,22 +203,22 @@ class CppWrapper:
             return False
         return True
 
-    def _calls(self, one: Statement) -> bool:
+    def _calls(self, statement: Statement) -> bool:
         """Allocations, kernels, operators of libraries."""
-        if match := _CALL.match(one.text):
+        if match := _CALL.match(statement.text):
             name, args = match[1], _arguments(match[2])
             if name.startswith("aoti_torch_empty_strided") and len(args) == 7:
-                return self._allocate(args, one)
+                return self._allocate(args, statement)
             shim = _SHIM.match(name)
-            return shim is not None and self._operator(shim[2], args, one)
-        match = _LAUNCH.match(one.text)
-        if match and (match[1] in self._kernels or one.text.startswith(("call_", "cpp_fused_"))):
+            return shim is not None and self._operator(shim[2], args, statement)
+        match = _LAUNCH.match(statement.text)
+        if match and (match[1] in self._kernels or statement.text.startswith(("call_", "cpp_fused_"))):
             args = _arguments(match[2])
             kernel = self._kernels.get(match[1], Kernel(frozenset(), {}, known=False))
             operands = [self._tensor(arg, "") for arg in args]
             numels = kernel.loops.places.values() if kernel.loops is not None else ()
             sizes = {place: size for place in numels if place < len(args) and (size := self._size(args[place])) is not None}
-            made = self.plan.launch(match[1], kernel, operands, self._origin(one), sizes)
+            made = self.plan.launch(match[1], kernel, operands, self._origin(statement), sizes)
             for place, held in made.items():
                 name = _plain_name(args[place])
                 if name in self._scope:
@@ -226,17 +226,17 @@ class CppWrapper:
             return True
         return False
 
-    def _allocate(self, args: Sequence[str], one: Statement) -> bool:
+    def _allocate(self, args: Sequence[str], statement: Statement) -> bool:
         sizes, strides = self._array(args[1]), self._array(args[2])
         if sizes is None or strides is None or not args[6].startswith("&"):
             return False
         device = _DEVICE.search(args[4])
         type_ = self.plan.type_of(_dtype(args[3]), sizes, strides, device[1] if device else "")
         handle = args[6][1:]
-        self._handles[handle] = self.plan.empty(handle.removesuffix("_handle"), type_, Loc(self._path, one.line))
+        self._handles[handle] = self.plan.empty(handle.removesuffix("_handle"), type_, Loc(self._path, statement.line))
         return True
 
-    def _operator(self, name: str, args: list[str], one: Statement) -> bool:
+    def _operator(self, name: str, args: list[str], statement: Statement) -> bool:
         """A function of PyTorch's C interface: results are the last arguments, or the first ones where its name ends in `_out`."""
         handles = [arg[1:] for arg in args if arg.startswith("&") and arg.endswith("_handle")]
         given = [arg for arg in args if not (arg.startswith("&") and arg.endswith("_handle"))]
@@ -256,8 +256,8 @@ class CppWrapper:
             positional.append(value)
         results: dict[int, Made] = {}
         for place, handle in enumerate(handles):
-            results[place] = self._made(handle.removesuffix("_handle"), one)
-        made = self.plan.call(name.removesuffix("_out"), None, positional, {}, results, self._origin(one), out)
+            results[place] = self._made(handle.removesuffix("_handle"), statement)
+        made = self.plan.call(name.removesuffix("_out"), None, positional, {}, results, self._origin(statement), out)
         if out:
             if made and written in self._scope:
                 self._bind(written, made[0])
@@ -297,13 +297,13 @@ class CppWrapper:
                             self._dtypes.setdefault(_plain_name(arg), kernel.dtypes[place])
         return self._dtypes.get(name, DType.UNKNOWN)
 
-    def _constant(self, name: str, place: int, one: Statement) -> None:
+    def _constant(self, name: str, place: int, statement: Statement) -> None:
         info = self._info["constants"].get(place)
         if info is None:
-            self.plan.not_read(one.line, one.text)
+            self.plan.not_read(statement.line, statement.text)
             return
-        shape = self._sizes(info.get("shape", "").strip("{} "), one)
-        strides = self._sizes(info.get("stride", "").strip("{} "), one)
+        shape = self._sizes(info.get("shape", "").strip("{} "), statement)
+        strides = self._sizes(info.get("stride", "").strip("{} "), statement)
         role = _ROLES.get(info.get("type", "").rpartition("::")[2].rstrip(")"), Role.CONSTANT)
         type_ = self.plan.type_of(_dtype(info.get("dtype", "")), shape, strides)
         fqn = info.get("original_fqn", "").strip('"') or name
@@ -353,21 +353,21 @@ class CppWrapper:
         except ValueError:
             return self._size(text), False
 
-    def _made(self, name: str, one: Statement) -> Made:
+    def _made(self, name: str, statement: Statement) -> Made:
         dtype = self._dtype_by_use(name)
         if name not in self._asserted:
             return Made(name, None, None, dtype)
         shape, strides = self._asserted[name]
-        return Made(name, self._sizes(shape, one), self._sizes(strides, one), dtype)
+        return Made(name, self._sizes(shape, statement), self._sizes(strides, statement), dtype)
 
     def _array(self, text: str) -> tuple[Dim, ...] | None:
         if match := re.match(r"(?:std::array<[^>]*>)?\{(.*)\}\.(?:cbegin|data)\(\)$", text):
             return self._sizes(match[1], Statement(0, ""))
         return self._arrays.get(text)
 
-    def _sizes(self, text: str, one: Statement) -> tuple[Dim, ...]:
+    def _sizes(self, text: str, statement: Statement) -> tuple[Dim, ...]:
         found = [self._size(item) for item in _arguments(text)]
-        return tuple([unknown_size(one.line) if size is None else size for size in found])
+        return tuple([unknown_size(statement.line) if size is None else size for size in found])
 
     def _size(self, text: str) -> Dim | None:
         """A size: C++ as Inductor prints sizes."""
@@ -381,11 +381,11 @@ class CppWrapper:
         found = self.plan.symbols.parse(plain.replace("/", "//"))
         return found if isinstance(found, int | SymDim) else None
 
-    def _origin(self, one: Statement) -> Origin:
-        place = bisect_left(self._origins, one.line, key=lambda item: item[0]) - 1
-        if place >= 0 and one.line - self._origins[place][0] < _NEAR:
-            return Origin(self._origins[place][1].operators, Loc(self._path, one.line))
-        return Origin((), Loc(self._path, one.line))
+    def _origin(self, statement: Statement) -> Origin:
+        place = bisect_left(self._origins, statement.line, key=lambda item: item[0]) - 1
+        if place >= 0 and statement.line - self._origins[place][0] < _NEAR:
+            return Origin(self._origins[place][1].operators, Loc(self._path, statement.line))
+        return Origin((), Loc(self._path, statement.line))
 
 
 _NEAR: Final = 16
@@ -397,12 +397,12 @@ _FUNCTIONS: Final = (
 
 
 def _kernels_of_triton(text: str) -> Mapping[str, Kernel]:
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = {}
     matches = list(_TRITON.finditer(text))
     for place, match in enumerate(matches):
         end = matches[place + 1].start() if place + 1 < len(matches) else len(text)
-        found[match[1]] = kernel_of_triton(text[match.start() : min(end, match.start() + _LONGEST_KERNEL)])
-    return found
+        kernels[match[1]] = kernel_of_triton(text[match.start() : min(end, match.start() + _LONGEST_KERNEL)])
+    return kernels
 
 
 _LONGEST_KERNEL: Final = 1 << 20

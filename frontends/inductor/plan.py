@@ -89,9 +89,9 @@ class Loops:
         if self.counts is not None:
             counts = dict.fromkeys(CLASSES, 0)
             counts["matmul"] = self.matmul
-            for axes, found in self.counts.items():
+            for axes, count in self.counts.items():
                 turns = product(sizes[axis] for axis in sorted(axes))
-                for name, times in found.items():
+                for name, times in count.items():
                     counts[name] = counts[name] + times * turns
         return read, written, counts
 
@@ -279,13 +279,13 @@ class _Reader:
             return _Found(is_value=True)
         if how in ("arange", "program_id", "range", "float"):
             return _NONE
-        parts = [self.value(one) for one in node.args]
+        parts = [self.value(argument) for argument in node.args]
         if how == "where" and len(parts) == 3:
             # Behind a mask alone nothing is chosen: it is what lies outside of the loops.
-            return self.operation(parts) if parts[0].is_value else _Found(_axes_of(parts[1:]), True, any(one.is_running for one in parts))
+            return self.operation(parts) if parts[0].is_value else _Found(_axes_of(parts[1:]), True, any(part.is_running for part in parts))
         if how == "broadcast_to" and len(parts) == 2:
             shape = node.args[1].elts if isinstance(node.args[1], ast.List) else ()
-            wide = [self.name(one.id) for one in shape if isinstance(one, ast.Name)]
+            wide = [self.name(dim.id) for dim in shape if isinstance(dim, ast.Name)]
             return _Found(_axes_of([parts[0], *wide]), parts[0].is_value)
         return self.function(how, parts)
 
@@ -491,7 +491,7 @@ class Plan:
         places = [place for place, one in enumerate(operands) if one is not None]
         written = [place for place in places if place in kernel.written]
         given = [one for one in operands if one is not None]
-        types = [one.type for place, one in zip(places, given, strict=True) if place in kernel.written]
+        types = [argument.type for place, argument in zip(places, given, strict=True) if place in kernel.written]
         attrs: dict[str, Attr] = {"kernel": name}
         if origin.operators:
             attrs["operators"] = origin.operators
@@ -499,8 +499,8 @@ class Plan:
         if cost is not None:
             read, wrote, counts = cost
             attrs |= {"bytes": read + wrote, **(counts or {})}
-        results = [one.name or one.value.name for place, one in zip(places, given, strict=True) if place in kernel.written]
-        inputs = [one.value for one in given]
+        results = [argument.name or argument.value.name for place, argument in zip(places, given, strict=True) if place in kernel.written]
+        inputs = [argument.value for argument in given]
         first = next((operands[place] for place in written), None)
         if first is not None and not all(one.storage.owned for place in written if (one := operands[place]) is not None):
             attrs["inplace"] = given.index(first)  # what the caller has is changed: the kernel is needed though nothing reads its results
@@ -538,7 +538,7 @@ class Plan:
                 dict(found[1])
                 if found is not None
                 else {
-                    **{f"arg{place}": _value(one) for place, one in enumerate(positional)},
+                    **{f"arg{place}": _value(argument) for place, argument in enumerate(positional)},
                     **{key: _value(one) for key, one in named.items()},
                 }
             )
@@ -546,7 +546,7 @@ class Plan:
             lowered = Lowered(f"{namespace or 'aten'}.{short}", inputs, attrs)
         written = None if signature is None or signature.written is None else args.get(signature.written)
         count = max(len(out), len(signature.results) if signature is not None else 0, max((place + 1 for place in results), default=0))
-        operand = next((one for one in lowered.inputs if one is not None), None)
+        operand = next((value for value in lowered.inputs if value is not None), None)
         types = [self._result_type(name, place, results.get(place), out, signature, operand) for place in range(count)]
         if isinstance(written, Value) and count:
             types[0] = written.type
@@ -690,13 +690,13 @@ def _extent(type_: TensorType) -> Dim | None:
     return (last * type_.dtype.bits + 7) // 8
 
 
-def _value(one: Argument) -> Argument:
+def _value(argument: Argument) -> Argument:
     """Return an argument as signatures want it."""
-    if isinstance(one, Held):
-        return one.value
-    if isinstance(one, tuple | list):
-        return tuple([_value(item) for item in one])
-    return one
+    if isinstance(argument, Held):
+        return argument.value
+    if isinstance(argument, tuple | list):
+        return tuple([_value(item) for item in argument])
+    return argument
 
 
 def _signature(
@@ -706,7 +706,7 @@ def _signature(
     full = name.removeprefix("aten::")
     if overload is not None and (signature := find(full, overload)) is not None and len(positional) <= len(signature.params):
         # None stands for a tensor that is not there, also where the schema has none that may be absent.
-        bound = {**{param.name: one for param, one in zip(signature.params, positional, strict=False)}, **named}
+        bound = {**{param.name: argument for param, argument in zip(signature.params, positional, strict=False)}, **named}
         if all(param.required is False or param.name in bound for param in signature.params):
             return signature, complete(signature, bound)
     found = resolve(full, positional, named)
@@ -715,7 +715,7 @@ def _signature(
         for signature in overloads(full):
             params = signature.params
             if len(positional) <= len(params) and not named:
-                given = {param.name: _as_kind(one, param.kind) for param, one in zip(params, positional, strict=False)}
+                given = {param.name: _as_kind(argument, param.kind) for param, argument in zip(params, positional, strict=False)}
                 of_c = signature.bind((), given)
                 if of_c is not None:
                     return signature, complete(signature, of_c)
@@ -723,9 +723,9 @@ def _signature(
     return found[0], complete(found[0], found[1])
 
 
-def _as_kind(one: Argument, kind: str) -> Argument:
-    if kind.startswith("bool") and isinstance(one, int):
-        return bool(one)
-    if kind.startswith("float") and isinstance(one, int):
-        return float(one)
-    return one
+def _as_kind(argument: Argument, kind: str) -> Argument:
+    if kind.startswith("bool") and isinstance(argument, int):
+        return bool(argument)
+    if kind.startswith("float") and isinstance(argument, int):
+        return float(argument)
+    return argument

@@ -164,28 +164,28 @@ class Call:
         value = self.attrs.get(name)
         if value is None:
             return None
-        found = tuple([item for item in value if isinstance(item, int)]) if isinstance(value, tuple) else None
-        if found is None or found != value:
+        integers = tuple([item for item in value if isinstance(item, int)]) if isinstance(value, tuple) else None
+        if integers is None or integers != value:
             raise Mismatch(f"attribute {name} is not a list of integers")
-        return found
+        return integers
 
     def numbers(self, name: str) -> tuple[float, ...] | None:
         value = self.attrs.get(name)
         if value is None:
             return None
-        found = tuple([item for item in value if isinstance(item, float | int)]) if isinstance(value, tuple) else None
-        if found is None or found != value:
+        numbers = tuple([item for item in value if isinstance(item, float | int)]) if isinstance(value, tuple) else None
+        if numbers is None or numbers != value:
             raise Mismatch(f"attribute {name} is not a list of floats")
-        return found
+        return numbers
 
     def texts(self, name: str) -> tuple[str, ...] | None:
         value = self.attrs.get(name)
         if value is None:
             return None
-        found = tuple([item for item in value if isinstance(item, str)]) if isinstance(value, tuple) else None
-        if found is None or found != value:
+        texts = tuple([item for item in value if isinstance(item, str)]) if isinstance(value, tuple) else None
+        if texts is None or texts != value:
             raise Mismatch(f"attribute {name} is not a list of strings")
-        return found
+        return texts
 
     def dtype(self, name: str, default: DType | None = None) -> DType | None:
         """Return an attribute that holds the number of an element type."""
@@ -289,12 +289,12 @@ class Call:
 
         The node takes them as its last operands, so that they count wherever weights do. `shapes` are those of flat lists.
         """
-        found: list[Value] = []
+        values: list[Value] = []
         for name, role in roles.items():
             constant = self._stored(name, (shapes or {}).get(name))
             if constant is not None:
-                found.append(self._declared(name, role, constant))
-        return found
+                values.append(self._declared(name, role, constant))
+        return values
 
     def opaque_weight(self, name: str) -> Value:
         """Opaque weights: their number and size are unknown."""

@@ -54,19 +54,19 @@ class Scopes:
         text = entries.get(_SCOPES)
         if text is not None and len(text) <= _LONGEST:
             modules = tuple(_printed_list(text)[:-1])
-            found = self._by_modules.get(modules)
-            if found is None:
+            module = self._by_modules.get(modules)
+            if module is None:
                 classes = _printed_list(entries.get(_CLASSES, "")[:_LONGEST])
-                found = self._by_modules[modules] = self._descend(modules, classes)
-            return found
+                module = self._by_modules[modules] = self._descend(modules, classes)
+            return module
         text = entries.get(_NAMESPACE)
         if text is not None and len(text) <= _LONGEST:
             pairs = [part.partition(": ") for part in text.split("/")[:-1]]
             modules = tuple(name.strip() for name, _, _ in pairs)
-            found = self._by_modules.get(modules)
-            if found is None:
-                found = self._by_modules[modules] = self._descend(modules, [cls for _, _, cls in pairs])
-            return found
+            module = self._by_modules.get(modules)
+            if module is None:
+                module = self._by_modules[modules] = self._descend(modules, [cls for _, _, cls in pairs])
+            return module
         return None
 
     def of_name(self, name: str, op_type: str) -> Scope:
@@ -78,32 +78,32 @@ class Scopes:
             separator = "."
             if not last.startswith(op_type):
                 return self.root
-        found = self.by_prefix.get(prefix)
-        if found is None:
-            found = self.root
+        root = self.by_prefix.get(prefix)
+        if root is None:
+            root = self.root
             if len(prefix) <= _LONGEST:
-                found = self._of_path(prefix) if separator == "/" else self._below_root(prefix.split(separator))
-            self.by_prefix[prefix] = found
-        return found
+                root = self._of_path(prefix) if separator == "/" else self._below_root(prefix.split(separator))
+            self.by_prefix[prefix] = root
+        return root
 
     def _of_path(self, path: str) -> Scope:
         """Return the scope of "/layers.0/attn": most often right below one that is known."""
-        found = self._by_path.get(path)
-        if found is None:
+        scope = self._by_path.get(path)
+        if scope is None:
             above, _, last = path.rpartition("/")
             parent = self._by_path.get(above)
             if parent is not None and last and parent.depth - self.root.depth < _DEEPEST:
-                found = parent.child(last)
+                scope = parent.child(last)
             else:
-                found = self._below_root(path.split("/"))
-            self._by_path[path] = found
-        return found
+                scope = self._below_root(path.split("/"))
+            self._by_path[path] = scope
+        return scope
 
     def _below_root(self, components: Iterable[str]) -> Scope:
-        found = self.root
+        root = self.root
         for component in [part for part in components if part][:_DEEPEST]:
-            found = found.child(component)
-        return found
+            root = root.child(component)
+        return root
 
     def _descend(self, modules: tuple[str, ...], classes: list[str]) -> Scope:
         """Exporters give full paths ("layers.0", "layers.0.attn"); scopes are relative to the one above."""
@@ -327,12 +327,12 @@ class Functions:
             )
 
     def _calls(self, nodes: Iterable[NodeProto]) -> Counter[FunctionKey]:
-        found: Counter[FunctionKey] = Counter()
+        counter: Counter[FunctionKey] = Counter()
         for node in _walk(nodes):
             key = (domain_of(node.domain), node.op_type, node.overload if _HAS_OVERLOAD else "")
             if key in self._protos:
-                found[key] += 1
-        return found
+                counter[key] += 1
+        return counter
 
     def constants(self, proto: FunctionProto) -> dict[str, Value]:
         """Constants of a function by name, shared by all its calls."""

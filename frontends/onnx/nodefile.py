@@ -167,10 +167,10 @@ def _tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 def _external_locations(model: onnx.ModelProto) -> dict[str, str]:
     """Places of external data as the model names them, each with the name of a tensor that lies there."""
-    found: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for tensor in _tensors_of(model):
         if tensor.data_location == _EXTERNAL:
             for entry in tensor.external_data:
                 if entry.key == "location":
-                    found.setdefault(entry.value, tensor.name)
-    return found
+                    locations.setdefault(entry.value, tensor.name)
+    return locations

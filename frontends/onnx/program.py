@@ -127,10 +127,10 @@ class Operators:
         domain = domain_of(domain)
         version = version_of(opsets, domain)
         key = (domain, op_type, overload, version)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._resolve(domain, op_type, overload, version)
-        return found
+        operator = self._found.get(key)
+        if operator is None:
+            operator = self._found[key] = self._resolve(domain, op_type, overload, version)
+        return operator
 
     def _resolve(self, domain: str, op_type: str, overload: str, version: int) -> Operator:
         owner = "onnx" if domain == STANDARD else domain
@@ -365,8 +365,8 @@ class Body(Lowering):
         self.origins.extend([number] * (len(self.graph) - before))
 
     def _named_scope(self, name: str, op_type: str) -> Scope:
-        found = self.scopes.of_name(name, op_type) if name else self.scope
-        return self.scope if found is self.scopes.root else found
+        scope = self.scopes.of_name(name, op_type) if name else self.scope
+        return self.scope if scope is self.scopes.root else scope
 
     def _attributes(self, node: NodeProto) -> dict[str, AttrValue]:
         if self.arguments is None:
@@ -424,13 +424,13 @@ class Body(Lowering):
         self.values[name] = value
 
     def results(self, names: Sequence[str]) -> list[Value]:
-        found: list[Value] = []
+        values: list[Value] = []
         for name in names:
             value = self.find(name)
             if value is None:
                 raise refuse(BAD_GRAPH, f"the result '{short(name)}' is an argument that was not given", self.model.where)
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
     # -- functions ---------------------------------------------------------------------------------------------
 
@@ -500,15 +500,15 @@ def _keep_foreign(call: Call) -> None:
 def _inside_region(call: Call, graph: GraphProto) -> list[Value]:
     """Weights of a graph that is not lowered, and what it reads from around it."""
     body = call.body
-    found = [value for name in sorted(free_names(graph)) if body.knows(name) and (value := body.find(name)) is not None]
+    values = [value for name in sorted(free_names(graph)) if body.knows(name) and (value := body.find(name)) is not None]
     pending = [graph]
     while pending:
         inner = pending.pop()
-        found.extend(body.model.weight(tensor, body.prefix + tensor.name) for tensor in inner.initializer)
+        values.extend(body.model.weight(tensor, body.prefix + tensor.name) for tensor in inner.initializer)
         for node in inner.node:
             for attribute in node.attribute:
                 pending.extend(([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs))
-    return found
+    return values
 
 
 def _in_attributes(call: Call) -> list[Value]:
@@ -521,11 +521,11 @@ def _in_attributes(call: Call) -> list[Value]:
         if isinstance(value, TensorProto)
         or (isinstance(value, tuple) and len(value) > _MOST_ITEMS and all(isinstance(item, float) for item in value))
     ]
-    found = call.attribute_weights(dict.fromkeys(names, Role.PARAMETER))
-    for weight in found:
+    values = call.attribute_weights(dict.fromkeys(names, Role.PARAMETER))
+    for weight in values:
         if weight.type.shape is not None:
             weight.role = role_of(weight.type)
-    return found
+    return values
 
 
 def _plain_attributes(call: Call) -> dict[str, Attr]:

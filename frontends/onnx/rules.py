@@ -44,17 +44,17 @@ class _Line:
         """Return the operands; absent ones at the end are left out."""
         if not self.template.operands:
             return call.inputs
-        found: list[Operand] = []
+        operands: list[Operand] = []
         for word in self.template.operands:
             if word in made:
-                found.append(made[word])
+                operands.append(made[word])
             elif word == "_":
-                found.append(None)
+                operands.append(None)
             else:
-                found.append(call.needed(int(word[:-1])) if word.endswith("!") else call.operand(int(word)))
-        while found and found[-1] is None:
-            found.pop()
-        return found
+                operands.append(call.needed(int(word[:-1])) if word.endswith("!") else call.operand(int(word)))
+        while operands and operands[-1] is None:
+            operands.pop()
+        return operands
 
     def attrs(self, call: Call) -> dict[str, Attr]:
         """Return the attributes under their names in the IR."""
@@ -89,7 +89,7 @@ def _read_line(text: str) -> _Line:
         raise ValueError(f"there is no operator {template.op}")
     kinds = {param.name: param.kind for param in (*spec.schema.attrs, *spec.schema.operands)}
     # What the rule itself gives is not read.
-    attributes = tuple([(one, Call.integer if one.theirs is None else _READERS[kinds[one.ours]]) for one in template.attributes])
+    attributes = tuple([(attr, Call.integer if attr.theirs is None else _READERS[kinds[attr.ours]]) for attr in template.attributes])
     roles: list[tuple[Role, int]] = []
     role = Role.BUFFER
     for word in tail[1].split() if len(tail) > 1 else ():

@@ -158,8 +158,8 @@ def _given_constant(call: Call, name: str) -> Constant:
     if sparse is not None:
         if not isinstance(sparse, SparseTensorProto):
             raise Mismatch("attribute sparse_value is not a sparse tensor")
-        found = model.tensors.read_sparse(sparse, name)
-        return Constant(found.type.with_shape(found.type.shape), found.data)
+        constant = model.tensors.read_sparse(sparse, name)
+        return Constant(constant.type.with_shape(constant.type.shape), constant.data)
     for attribute, dtype, read_one in (
         ("value_int", DType.I64, call.integer),
         ("value_float", DType.F32, call.number),

@@ -90,9 +90,9 @@ class TensorReader:
     def _kind(self, proto: TensorProto, name: str) -> _Kind:
         """Return what tensors of an element type and shape have in common."""
         dims = tuple(proto.dims[:])
-        found = self._kinds.get((proto.data_type, dims))
-        if found is not None:
-            return found
+        kind = self._kinds.get((proto.data_type, dims))
+        if kind is not None:
+            return kind
         dtype = DTYPES.get(proto.data_type)
         if dtype is None or dtype is DType.UNKNOWN:
             raise _bad(name, f"element type {proto.data_type} does not exist")

@@ -350,9 +350,9 @@ def _convert(proto: TypeProto, shape_of: Callable[[TensorShapeProto], list[Dim] 
 
 
 def _declared_dtype(number: int, name: str) -> DType:
-    found = DTYPES.get(number)
-    if found is not None:
-        return found
+    dtype = DTYPES.get(number)
+    if dtype is not None:
+        return dtype
     if name:
         raise refuse(BAD_TENSOR, f"element type {number} does not exist", f"input '{short(name)}'", "the model file is damaged")
     return DType.UNKNOWN

@@ -120,7 +120,7 @@ def _not_kept(
     """Attributes that a node of the file had and its rule does not read."""
     if not node.source.startswith(f"onnx::{op_type}@"):
         return {}
-    lost = set(schema.attributes) - {one.theirs for one in template.attributes}
+    lost = set(schema.attributes) - {attribute.theirs for attribute in template.attributes}
     if was is not None and was.op_type == op_type:
         return {one.name: one for one in was.attribute if one.name in lost}
     if lost:
@@ -154,7 +154,7 @@ def _attributes(node: Node, template: Template) -> Iterator[tuple[str, Any]]:
     """Yield the attributes under their names in ONNX."""
     spec = find_op(node.op)
     params = {} if spec is None else {param.name: param for param in (*spec.schema.attrs, *spec.schema.operands)}
-    known: dict[str, Attribute] = {one.ours: one for one in template.attributes}
+    known: dict[str, Attribute] = {attribute.ours: attribute for attribute in template.attributes}
     for name, value in node.attrs.items():
         attribute = known.get(name)
         if attribute is None:
@@ -446,9 +446,9 @@ class _Plan:
         now = list(before)
         for at, value in enumerate(row.inputs[: len(now)]):
             if value is not None:
-                found = changes.get(value, value)
-                if found is not value or (value.role in WEIGHT_ROLES and self._is_new_weight(value)):
-                    now[at] = self._name(found)
+                change = changes.get(value, value)
+                if change is not value or (value.role in WEIGHT_ROLES and self._is_new_weight(value)):
+                    now[at] = self._name(change)
         [node] = row.nodes if len(row.nodes) == 1 else [None]
         if node is not None and node.graph is not None and _is_direct(self.original.nodes[node][2], row):
             for at, value in enumerate(node.inputs):
@@ -506,7 +506,7 @@ class _Plan:
         made = {name for item in self.items for name in item.outputs}
         for number in kept:
             for node in self.rows[number].nodes:
-                for inner in (one for region in node.regions for one in region.walk()):
+                for inner in (node for region in node.regions for node in region.walk()):
                     for before, now in zip(self.original.nodes[inner][2], inner.inputs, strict=True):
                         if before is now or before is None or now is None:
                             continue
@@ -529,7 +529,7 @@ class _Plan:
                 continue
             proto = self.file.proto.graph.node[number]
             item = _Item(list(proto.input), list(proto.output), number, None, tuple(sorted(_captured(proto))))
-            clash = next((one for one in item.outputs if one in made), None)
+            clash = next((value for value in item.outputs if value in made), None)
             if clash is not None:
                 raise _cannot(None, f"{short(name)} and {short(clash)} come from one node of the file, of which only a part was kept")
             self.items.append(item)
@@ -538,8 +538,8 @@ class _Plan:
 
     def needed_names(self) -> set[str]:
         """Return all names that are read."""
-        found = {name for item in self.items for name in (*item.inputs, *item.reads)}
-        return found | {info.name for info in self.file.proto.graph.output}
+        names = {name for item in self.items for name in (*item.inputs, *item.reads)}
+        return names | {info.name for info in self.file.proto.graph.output}
 
 
 def _is_direct(was: tuple[Value | None, ...], row: FileNode) -> bool:
@@ -557,18 +557,18 @@ def _cannot(node: Node | None, why: str) -> UsageError:
 
 def _all_names(graph: onnx.GraphProto) -> set[str]:
     """Every name in a graph and in the graphs inside it."""
-    found: set[str] = set()
+    names: set[str] = set()
     todo = [graph]
     while todo:
-        one = todo.pop()
-        found.update(info.name for info in (*one.input, *one.output))
-        found.update(tensor.name for tensor in one.initializer)
-        for node in one.node:
-            found.update((*node.input, *node.output))
+        item = todo.pop()
+        names.update(info.name for info in (*item.input, *item.output))
+        names.update(tensor.name for tensor in item.initializer)
+        for node in item.node:
+            names.update((*node.input, *node.output))
             for attribute in node.attribute:
                 todo.extend([attribute.g] if attribute.HasField("g") else [])
                 todo.extend(attribute.graphs)
-    return found
+    return names
 
 
 def _captured(node: onnx.NodeProto) -> set[str]:

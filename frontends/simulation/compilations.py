@@ -184,8 +184,8 @@ class Compilations:
     def to_json(self) -> dict[str, Any]:
         """All but the generated code."""
         return {
-            "graphs": [{key: value for key, value in asdict(one).items() if key != "text"} for one in self.graphs],
-            "events": [asdict(one) for one in self.events],
+            "graphs": [{key: value for key, value in asdict(graph).items() if key != "text"} for graph in self.graphs],
+            "events": [asdict(event) for event in self.events],
             "not_compared": self.not_compared,
         }
 
@@ -288,7 +288,7 @@ class Reasons:
 
     def of(self, nodes: Iterable[Any]) -> _Decisions | None:
         """Return the decisions that a graph with these nodes is of."""
-        number = next((one.meta[_PARTITION] for one in nodes if _PARTITION in one.meta), None)
+        number = next((node.meta[_PARTITION] for node in nodes if _PARTITION in node.meta), None)
         return None if number is None else self._found.get(number)
 
     def clear(self) -> None:
@@ -343,9 +343,9 @@ def _number(size: Any) -> int | None:
 class Graphs:
     """Notes every graph that Inductor generates code for."""
 
-    def __init__(self, found: list[Graph], uses: dict[str, Any]) -> None:
+    def __init__(self, graphs: list[Graph], uses: dict[str, Any]) -> None:
         """`uses` gets the settings that hold when code is generated."""
-        self.found, self._uses = found, uses
+        self.found, self._uses = graphs, uses
         self.reasons = Reasons()
         self._open: list[_Written] = []
 
@@ -467,7 +467,7 @@ def _graph(graph: Any, text: str, written: _Written, decisions: _Decisions | Non
                 one.kernels = (*dict.fromkeys((*one.kernels, kernel.name)),)
     for buffer, begin, end in written.buffers.values():
         # What is only written through, as by kernels of the program's own, is there for the next kernel.
-        buffer.kernel = makers.get(buffer.name) or next((names[one] for one in names if one >= begin >= 0), "")
+        buffer.kernel = makers.get(buffer.name) or next((names[name] for name in names if name >= begin >= 0), "")
         buffer.freed = "" if end is None else names.get(end, names.get(end - 1, ""))
         made.plan.append(buffer)
     if part == "forward":
@@ -478,19 +478,19 @@ def _graph(graph: Any, text: str, written: _Written, decisions: _Decisions | Non
 
 
 def _origins(node: Any) -> Iterable[Any]:
-    return dict.fromkeys(origin for one in node.get_nodes() if one.node is not None for origin in one.node.get_origins())
+    return dict.fromkeys(origin for node in node.get_nodes() if node.node is not None for origin in node.node.get_origins())
 
 
 def _kernel(node: Any, called: str) -> Kernel | None:
     origins = _origins(node)
     parts = tuple(Part(one.name, name, place_of(one), _module(one), _call(one)) for one in origins if (name := operator_of(one)))
-    operators = tuple(dict.fromkeys(one.operator for one in parts))
+    operators = tuple(dict.fromkeys(part.operator for part in parts))
     first = node.get_nodes()[0].node
     # A copy into another layout, as of weights for convolutions, is a kernel that no operator of the program asked for.
     is_kernel = operators or (called and not node.is_extern())
     if type(node).__name__ == "NopKernelSchedulerNode" or type(first).__name__ == "MultiOutput" or not is_kernel:
         return None  # nothing runs: a result of a call is given a name
-    lines = tuple(dict.fromkeys(one.line for one in parts if one.line))
+    lines = tuple(dict.fromkeys(part.line for part in parts if part.line))
     dtype = getattr(getattr(first, "layout", None), "dtype", torch.float32)
     name = (getattr(first, "python_kernel_name", None) if node.is_extern() else "") or called
     return Kernel(
@@ -545,9 +545,9 @@ def operator_of(origin: Any) -> str:
 
 def place_of(node: Any) -> str:
     """Return the program's line behind a node; its module where only torch's own code says it."""
-    found = _PLACE.findall(node.meta.get("stack_trace") or "")
-    if found:
-        return f"{found[-1][0]}:{found[-1][1]}"
+    matches = _PLACE.findall(node.meta.get("stack_trace") or "")
+    if matches:
+        return f"{matches[-1][0]}:{matches[-1][1]}"
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     return re.sub(r"L\['\w+'\]\.?|_modules", "", str(modules[-1][0])).strip(".").join(("module ", "")) if modules else ""
 
@@ -602,7 +602,7 @@ class Breaks:
             if backend != INDUCTOR:
                 nodes = list(module.graph.nodes)
                 line = next((place for place in map(place_of, nodes) if place), "")
-                count = sum(one.op.startswith("call_") for one in nodes)
+                count = sum(node.op.startswith("call_") for node in nodes)
                 self._graphs.append(Graph("graph", line, backend=backend, operators=count))
             function = compiled(output, module, inputs)
             reason = output.compile_subgraph_reason
@@ -622,8 +622,8 @@ class Breaks:
     def _enter(self, args: Iterable[Any]) -> None:
         if not self._made:
             return
-        for one in args:
-            piece = self._piece(one)
+        for argument in args:
+            piece = self._piece(argument)
             if piece is not None and piece[0] in self._made:
                 run, size = self._made[piece[0]]
                 run.taken[piece[0]] = size
@@ -687,27 +687,27 @@ def forget() -> None:
 def events(across: Mapping[tuple[str, str], int]) -> list[Event]:
     """Graph breaks, recompilations and limits so far; `across` has what is handed over each break, by line and cause."""
     utils: Any = importlib.import_module("torch._dynamo.utils")
-    found: Counter[tuple[str, str, str]] = Counter()
+    counter: Counter[tuple[str, str, str]] = Counter()
     for one in utils.graph_break_reasons:
-        found["graph break", *_where(one)] += 1
-    told = {cause for _, _, cause in found}
+        counter["graph break", *_where(one)] += 1
+    causes = {cause for _, _, cause in counter}
     for kind, what in (("graph_break", "graph break"), ("unimplemented", "left as it is")):
         for reason, count in utils.counters[kind].items():
             # A break within a loop, or in a function that cannot be resumed: the last cause is why the whole function is left.
             last = _first(reason.rpartition("another graph break occurred: ***")[2])
             skipped = _SKIPPED.search(reason)
-            if last not in told and (kind == "graph_break" or skipped is not None):
-                found[what, f"{skipped[2]}:{skipped[3]} ({skipped[1]})" if skipped is not None else "", last] += count
+            if last not in causes and (kind == "graph_break" or skipped is not None):
+                counter[what, f"{skipped[2]}:{skipped[3]} ({skipped[1]})" if skipped is not None else "", last] += count
     where = ""
     for record in utils.get_compilation_metrics():
         if record.co_filename is None and record.recompile_reason:
-            found["limit of recompilations", where, f"it is not compiled any more: {_first(record.recompile_reason)}"] += 1
+            counter["limit of recompilations", where, f"it is not compiled any more: {_first(record.recompile_reason)}"] += 1
             continue
         if record.co_filename is not None:
             where = f"{record.co_filename}:{record.co_firstlineno}"
         if record.recompile_reason:
-            found["recompilation", where, _first(record.recompile_reason)] += 1
-    return [Event(*key, count, across.get(key[1:]) if key[0] == "graph break" else None) for key, count in found.items()]
+            counter["recompilation", where, _first(record.recompile_reason)] += 1
+    return [Event(*key, count, across.get(key[1:]) if key[0] == "graph break" else None) for key, count in counter.items()]
 
 
 def _first(text: str) -> str:

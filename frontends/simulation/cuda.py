@@ -65,10 +65,10 @@ class Device:
 
     def number(self, stream_id: int) -> int:
         """The allocator's number of a stream."""
-        found = self._streams.get(stream_id)
-        if found is None:
-            found = self._streams[stream_id] = len(self._streams)
-        return found
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            stream = self._streams[stream_id] = len(self._streams)
+        return stream
 
     @property
     def current(self) -> int:
@@ -492,20 +492,20 @@ class Pools:
 
     def get(self, handle: Handle, **options: Any) -> MemPool:
         """Return the pool of a number, made where there is none."""
-        found = self.known.get(handle)
-        if found is None:
-            found = self.known[handle] = self.machine.settled_gpu.pool(**options)
-        return found
+        cached = self.known.get(handle)
+        if cached is None:
+            cached = self.known[handle] = self.machine.settled_gpu.pool(**options)
+        return cached
 
     def drop(self, handle: Handle, *, empty: bool) -> None:
         """Drop a user of a pool; with `empty`, as where a MemPool ends, the last one returns unused memory to the device."""
-        found = self.known.get(handle)
-        if found is not None:
+        cached = self.known.get(handle)
+        if cached is not None:
             self.machine.storages.settle()
-            if found.users == 1:
-                self.machine.drop_workspaces(found.number)
-            found.release(empty=empty)
-            if not found.users:
+            if cached.users == 1:
+                self.machine.drop_workspaces(cached.number)
+            cached.release(empty=empty)
+            if not cached.users:
                 del self.known[handle]
 
     def handles(self) -> dict[int, Handle]:
@@ -555,8 +555,8 @@ def _pool_base(pools: Pools) -> type:
             return self._id
 
         def use_count(self) -> int:
-            found = pools.known.get(self._id)
-            return 0 if found is None else found.users
+            cached = pools.known.get(self._id)
+            return 0 if cached is None else cached.users
 
         def __del__(self) -> None:
             pools.drop(self._id, empty=True)

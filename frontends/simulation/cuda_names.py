@@ -55,7 +55,7 @@ def refused(where: str, name: str) -> Callable[..., Any]:
 def complete_core(raw_stream: Callable[[], int], observers: list[Callable[..., None]]) -> None:
     """Give `torch._C` the names that it lacks; what it has stays."""
     core: Any = torch._C
-    numbers = [int(one) for one in str(torch.version.cuda).split(".")]
+    numbers = [int(part) for part in str(torch.version.cuda).split(".")]
     answered: dict[str, Any] = {
         "_broadcast": _broadcast,
         "_broadcast_out": _copied,
@@ -95,7 +95,7 @@ class _Ranges:
 
 def _here(devices: Sequence[Any]) -> list[torch.device]:
     """Return the devices where they are the one that is simulated; one process simulates one."""
-    found = [torch.device("cuda", one) if isinstance(one, int) else torch.device(one) for one in devices]
+    found = [torch.device("cuda", device) if isinstance(device, int) else torch.device(device) for device in devices]
     for one in found:
         if one.type == "cuda" and one.index not in (None, current.device):
             where = f"one process simulates one device, here cuda:{current.device}, and the program puts tensors on {one}"
@@ -104,7 +104,7 @@ def _here(devices: Sequence[Any]) -> list[torch.device]:
 
 
 def _broadcast(tensor: torch.Tensor, devices: Sequence[Any]) -> list[torch.Tensor]:
-    return [tensor.to(one) for one in _here(devices)]
+    return [tensor.to(device) for device in _here(devices)]
 
 
 def _copied(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -125,8 +125,8 @@ def _scatter(
 
 
 def _scatter_out(tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int, streams: Any = None) -> list[torch.Tensor]:
-    pieces = tensor.split([one.size(dim) for one in out], dim)
-    return [one.copy_(piece, non_blocking=True) for one, piece in zip(out, pieces, strict=True)]
+    pieces = tensor.split([tensor.size(dim) for tensor in out], dim)
+    return [tensor.copy_(piece, non_blocking=True) for tensor, piece in zip(out, pieces, strict=True)]
 
 
 def _gather(tensors: Sequence[torch.Tensor], dim: int, destination: int | None = None) -> torch.Tensor:

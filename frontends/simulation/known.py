@@ -123,7 +123,7 @@ class Values:
         """Tell whether the host computes with these operands: few numbers, or whole ones, all of which are known."""
         if not all(map(_may_compute, tensors)):
             return False
-        operands = [one for one in tensors if one.is_cuda and not (blind and one is written)]
+        operands = [tensor for tensor in tensors if tensor.is_cuda and not (blind and tensor is written)]
         pieces = map(self._machine.piece_under, operands)
         return all(piece is not None and piece.known is not None for piece in pieces) and (bool(operands) or blind)
 
@@ -139,9 +139,9 @@ class Values:
         """Note the values of a collective that gives every rank what this one sent."""
         self.assumed = ""
         known = self._read(source) if source.is_cuda else None
-        for one in outputs:
-            alike = known is not None and one.dtype is source.dtype and one.numel() == source.numel()
-            self._write(one, known.reshape(one.shape) if alike and known is not None else None, self.assumed)
+        for tensor in outputs:
+            alike = known is not None and tensor.dtype is source.dtype and tensor.numel() == source.numel()
+            self._write(tensor, known.reshape(tensor.shape) if alike and known is not None else None, self.assumed)
 
     def gather_into(self, source: torch.Tensor, output: torch.Tensor) -> None:
         """Do the same with a single output, in which the parts of the ranks lie side by side."""
@@ -193,15 +193,15 @@ def _in_own_storage(values: torch.Tensor, given: torch.Tensor | None) -> torch.T
 def _with_bytes(before: dict[int, torch.Tensor], start: int, end: int, whole: torch.Tensor | None) -> dict[int, torch.Tensor]:
     """Return what is known of a piece once the bytes from one place to another are others, or are known no more."""
     known: dict[int, torch.Tensor] = {}
-    for begin, one in before.items():
-        last = begin + one.numel()
+    for begin, earlier in before.items():
+        last = begin + earlier.numel()
         if whole is not None and begin <= start and end <= last:  # programs that write element by element must not cut it into elements
-            one[start - begin : end - begin] = whole
+            earlier[start - begin : end - begin] = whole
             return before
         if begin < start:  # what lies outside stays
-            known[begin] = one[: start - begin]
+            known[begin] = earlier[: start - begin]
         if last > end:
-            known[max(begin, end)] = one[max(end - begin, 0) :]
+            known[max(begin, end)] = earlier[max(end - begin, 0) :]
     if whole is not None:
         known[start] = whole
     return known if len(known) <= _FEW else _side_by_side(known)
@@ -221,7 +221,7 @@ def overload_of(op: Any, given: Sequence[Any]) -> Any:
     """Return what takes these arguments: torch gives a number that it has wrapped as a tensor to Python as a number again, which not every
     overload for tensors takes."""
     numbers = any(
-        isinstance(one, int | float | complex) for one, said in zip(given, op._schema.arguments, strict=False) if is_of_tensors(said)
+        isinstance(arg, int | float | complex) for arg, said in zip(given, op._schema.arguments, strict=False) if is_of_tensors(said)
     )
     return op.overloadpacket if numbers else op
 

@@ -98,8 +98,8 @@ class Launchers:
         if function is None or _of_a_library(function):
             return "copy" if function is _worker_loop else "start"
         number = self._ranks.get(function, 0)
-        numbered = any(type(one) is int and one == number for one in args[:1]) and not any(map(processes.is_pipe, args))
-        if not numbered and not any(_on_device(one) for one in args):
+        numbered = any(type(argument) is int and argument == number for argument in args[:1]) and not any(map(processes.is_pipe, args))
+        if not numbered and not any(_on_device(argument) for argument in args):
             return "start"
         self._ranks[function] = number + 1
         if number != int(os.environ.get("LOCAL_RANK", "0")):
@@ -190,7 +190,7 @@ def _on_device(value: Any) -> bool:
     import torch
 
     if isinstance(value, torch.nn.Module):
-        return any(one.is_cuda for one in torch.nn.Module.parameters(value))
+        return any(value.is_cuda for value in torch.nn.Module.parameters(value))
     return isinstance(value, torch.Tensor) and value.is_cuda
 
 

@@ -28,16 +28,16 @@ class Asked(Requests):
         for place in places:
             self.result(place)
 
-    def contiguous(self, one: torch.Tensor) -> str:
+    def contiguous(self, tensor: torch.Tensor) -> str:
         """Return a row-major copy of a tensor that does not lie so."""
-        return "" if one.is_contiguous() else self.take("contiguous copy", _bytes(one))
+        return "" if tensor.is_contiguous() else self.take("contiguous copy", _bytes(tensor))
 
 
 Rule: TypeAlias = Callable[[Asked], Sequence[MemoryEvent]]
 
 
-def _bytes(one: torch.Tensor) -> int:
-    return one.numel() * one.element_size()
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def _contiguous_gradient(name: str, *results: int) -> Rule:

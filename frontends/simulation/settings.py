@@ -37,23 +37,23 @@ _FSDP2: Final = "torch.distributed.fsdp._fully_shard._fully_shard"
 
 def uses_of(roots: Iterable[nn.Module], optimizers: Iterable[Any]) -> dict[str, Any]:
     """Settings of the modules and optimizers that are there."""
-    found: dict[str, Any] = {}
+    uses: dict[str, Any] = {}
     wrapped: Any = getattr(sys.modules.get(_FSDP2), "FSDPModule", None)
     for module in dict.fromkeys(module for root in roots for module in nn.Module.modules(root)):
         if isinstance(module, DistributedDataParallel):
-            found["ddp"] = {
+            uses["ddp"] = {
                 "gradient_as_bucket_view": bool(module.gradient_as_bucket_view),
                 "static_graph": bool(module.static_graph),
                 "bucket_cap_mb": module.bucket_bytes_cap / (1 << 20),
             }
         elif wrapped is not None and isinstance(module, wrapped):
-            used = found.setdefault("fsdp", {"modules": 0, "shards": 1, "reshard_after_forward": [], "param_dtype": []})
-            _note_sharded(used, module, any(isinstance(one, wrapped) for one in list(nn.Module.modules(module))[1:]))
+            used = uses.setdefault("fsdp", {"modules": 0, "shards": 1, "reshard_after_forward": [], "param_dtype": []})
+            _note_sharded(used, module, any(isinstance(module, wrapped) for module in list(nn.Module.modules(module))[1:]))
     for optimizer in optimizers:
         group = optimizer.param_groups[0]
-        used = found.setdefault("optimizer", {})
+        used = uses.setdefault("optimizer", {})
         used[type(optimizer).__name__] = {key: group[key] for key in ("foreach", "fused") if key in group}
-    return found
+    return uses
 
 
 def _note_sharded(used: dict[str, Any], module: Any, holds_others: bool) -> None:
@@ -81,14 +81,14 @@ def class_of(module: nn.Module) -> str:
 
 def uses_of_compiler() -> dict[str, Any]:
     """Settings that hold while a graph is compiled; those that this version of torch has."""
-    found: dict[str, Any] = {}
+    uses: dict[str, Any] = {}
     for key in (*_PARTITIONER, *_INDUCTOR):
         config: Any = importlib.import_module(f"torch.{'_functorch' if key in _PARTITIONER else '_inductor'}.config")
         name = _INDUCTOR.get(key, key)
         values = config.get_config_copy()
         if name in values:
-            found[key] = values[name]
-    return found
+            uses[key] = values[name]
+    return uses
 
 
 # -- other settings --------------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Changes:
 
         def fully_shard(module: Any, **kwargs: Any) -> Any:
             first = module[0] if isinstance(module, list) else module
-            if "reshard_after_forward" in wanted and not any(isinstance(one, made.FSDPModule) for one in nn.Module.modules(first)):
+            if "reshard_after_forward" in wanted and not any(isinstance(module, made.FSDPModule) for module in nn.Module.modules(first)):
                 text, kwargs["reshard_after_forward"] = wanted["reshard_after_forward"]
                 self.applied[text] += 1
             types = {key: value for key, (_, value) in wanted.items() if key.endswith("dtype")}

@@ -127,12 +127,12 @@ def answer(state: State, arguments: Sequence[str]) -> tuple[str, int]:
         devices = [index for index in devices if {str(index), uuid(index), bus(index)} & {one.strip() for one in asked}]
         if not devices:
             return "No devices were found\n", 6
-    style = [one.strip() for one in options.get("--format", "").split(",")]
+    style = [part.strip() for part in options.get("--format", "").split(",")]
     for option, known in (("--query-gpu", _QUERIES), ("--query-compute-apps", _PROCESSES)):
         if option in options:
             if "csv" not in style:
                 return f'"{option}" needs --format=csv\n', _WRONG
-            fields = [one.strip() for one in options[option].split(",")]
+            fields = [part.strip() for part in options[option].split(",")]
             shown = devices if option == "--query-gpu" else [index for index in devices if index == state["played"] and state["used"]]
             return _listed(state, fields, known, shown, style), 0
     if "-L" in options:

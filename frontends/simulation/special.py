@@ -148,7 +148,7 @@ def _indexing(kernels: Kernels, op: Any) -> Kernel:
 
     def index(source: torch.Tensor, places: Sequence[Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         if source.is_cuda:
-            places = [one if one is None or one.is_cuda else one.to(source.device) for one in places]
+            places = [place if place is None or place.is_cuda else place.to(source.device) for place in places]
         found: torch.Tensor = plain(source, places, *args, **kwargs)
         return found
 
@@ -371,7 +371,7 @@ def _extensions(kernels: Kernels, operators: CompiledOperators) -> None:
         def load(name: str, *args: Any, **kwargs: Any) -> Any:
             sources = kwargs.get("sources", args[0] if args and original.__name__ == "load" else ())
             sources = [sources] if isinstance(sources, str) else list(sources or ())
-            if kwargs.get("cuda_sources") or kwargs.get("with_cuda") or any(str(one).endswith((".cu", ".cuh")) for one in sources):
+            if kwargs.get("cuda_sources") or kwargs.get("with_cuda") or any(str(source).endswith((".cu", ".cuh")) for source in sources):
                 operators.declare(sources, kwargs.get("cpp_sources") or (args[0] if args and original.__name__ != "load" else ()))
                 return _Extension(kernels, name)
             return original(name, *args, **kwargs)
@@ -417,7 +417,7 @@ class _NoResult:
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise UnknownKernel(next(one._reason for one in args if isinstance(one, _NoResult)))
+        raise UnknownKernel(next(argument._reason for argument in args if isinstance(argument, _NoResult)))
 
 
 _NEEDS_CUDA: Final = re.compile(rb"libcu(dart|blas|blasLt|sparse|solver)\.so")

@@ -146,11 +146,11 @@ class KernelInterface:
 
 
 class _Parameter:
-    def __init__(self, number: int, one: inspect.Parameter) -> None:
-        self.num, self._param, self.name = number, one, one.name
-        self.annotation = "" if one.annotation is one.empty else str(one.annotation)
-        self.default, self.has_default = one.default, one.default is not one.empty
-        self.is_constexpr = one.annotation is constexpr or "constexpr" in self.annotation
+    def __init__(self, number: int, parameter: inspect.Parameter) -> None:
+        self.num, self._param, self.name = number, parameter, parameter.name
+        self.annotation = "" if parameter.annotation is parameter.empty else str(parameter.annotation)
+        self.default, self.has_default = parameter.default, parameter.default is not parameter.empty
+        self.is_constexpr = parameter.annotation is constexpr or "constexpr" in self.annotation
         self.is_const = False
         self.do_not_specialize = self.do_not_specialize_on_alignment = False
 
@@ -163,9 +163,9 @@ class JITFunction(KernelInterface):
         self.__name__, self.__qualname__, self.__module__ = fn.__name__, fn.__qualname__, fn.__module__
         self.__doc__, self.__globals__ = fn.__doc__, fn.__globals__
         self.signature = inspect.signature(fn)
-        self.params = [_Parameter(number, one) for number, one in enumerate(self.signature.parameters.values())]
-        self.arg_names = [one.name for one in self.params]
-        self.constexprs = [one.num for one in self.params if one.is_constexpr]
+        self.params = [_Parameter(number, parameter) for number, parameter in enumerate(self.signature.parameters.values())]
+        self.arg_names = [parameter.name for parameter in self.params]
+        self.constexprs = [parameter.num for parameter in self.params if parameter.is_constexpr]
         self.used_global_vals: Any = {}
         self.do_not_specialize: Sequence[Any] = options.get("do_not_specialize") or ()
         self._hash_lock: Any = None
@@ -256,7 +256,7 @@ def written(kernel: JITFunction) -> set[str]:
     stands_for = {name: {name} for name in kernel.arg_names}
 
     def behind(node: ast.AST) -> set[str]:
-        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        names = {node.id for node in ast.walk(node) if isinstance(node, ast.Name)}
         return set().union(*(stands_for.get(name, set()) for name in names))
 
     found: set[str] = set()

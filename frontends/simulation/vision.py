@@ -49,10 +49,10 @@ class CompiledOperators:
         """Define the operators of an extension that is compiled at run time, as its sources do: they write to what they are given."""
         sources = [Path(one).read_text("utf-8", "replace") for one in map(str, files) if Path(one).is_file()]
         for text in (*sources, *([texts] if isinstance(texts, str) else texts)):
-            for found in _LIBRARY.finditer(text):
-                body = text[found.end() :].partition("\n}")[0]
-                for said in re.finditer(rf"\b{found[2]}\.def\(\s*((?:\"[^\"]*\"\s*)+)", body):
-                    self._define(found[1], "".join(re.findall(r"\"([^\"]*)\"", said[1])))
+            for match in _LIBRARY.finditer(text):
+                body = text[match.end() :].partition("\n}")[0]
+                for said in re.finditer(rf"\b{match[2]}\.def\(\s*((?:\"[^\"]*\"\s*)+)", body):
+                    self._define(match[1], "".join(re.findall(r"\"([^\"]*)\"", said[1])))
 
     def _define(self, space: str, schema: str) -> None:
         name, has_schema, _ = schema.partition("(")
@@ -148,7 +148,7 @@ def _in_float(op: Any) -> Kernel:
 def _differentiate(name: str, library: torch.library.Library) -> None:
     """Let an operator of torchvision have its backward, which takes operands of the forward, what it chose and sizes, by their names."""
     forward, backward = (getattr(torch.ops.torchvision, one).default for one in (name, f"_{name}_backward"))
-    given, wanted = ([one.name for one in op._schema.arguments] for op in (forward, backward))
+    given, wanted = ([argument.name for argument in op._schema.arguments] for op in (forward, backward))
 
     def setup(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         values = dict(zip(given, inputs, strict=True))

@@ -241,10 +241,10 @@ class Watch:
         self._enter("optimizer")
         self._optimizers.add(optimizer)
         for group in optimizer.param_groups:
-            for one in group["params"]:
-                self._is(one, "parameter")
-                if one.grad is not None:
-                    self._is(one.grad, "gradient")
+            for member in group["params"]:
+                self._is(member, "parameter")
+                if member.grad is not None:
+                    self._is(member.grad, "gradient")
         self.classify()
 
     def classify(self) -> None:
@@ -253,10 +253,10 @@ class Watch:
             self._belongs(module)
 
     def _belongs(self, module: nn.Module) -> None:
-        for one in (*nn.Module.parameters(module), *nn.Module.buffers(module)):
-            self._is(one, "parameter" if isinstance(one, nn.Parameter) else "buffer")
-            if one.grad is not None:
-                self._is(one.grad, "gradient")
+        for value in (*nn.Module.parameters(module), *nn.Module.buffers(module)):
+            self._is(value, "parameter" if isinstance(value, nn.Parameter) else "buffer")
+            if value.grad is not None:
+                self._is(value.grad, "gradient")
 
     def _after_step(self, optimizer: Any) -> None:
         self._in_optimizer = False
@@ -304,11 +304,11 @@ class Watch:
         """Return the path of a module."""
         if not scope:
             return ""
-        found = self._names.get(scope)
-        if found is None:
+        name = self._names.get(scope)
+        if name is None:
             self.name_modules()
-            found = self._names.setdefault(scope, "")
-        return found
+            name = self._names.setdefault(scope, "")
+        return name
 
     def name_modules(self) -> None:
         """Note the paths of the modules that are there."""
@@ -349,11 +349,11 @@ class Watch:
     def answered(self, value: Any, is_most: bool = False) -> None:
         """Note a value of the device that was read. Of several at a line the one that decides most is listed, words before numbers."""
         line = self.line
-        found = self.answers.get(line)
-        in_words = isinstance(value, str) and found is not None and not isinstance(found.value, str) and not found.is_most
-        if found is None or in_words or (is_most and not found.is_most):
-            found = self.answers[line] = Answer(line, value, 0 if found is None else found.count, is_most)
-        found.count += 1
+        answer = self.answers.get(line)
+        in_words = isinstance(value, str) and answer is not None and not isinstance(answer.value, str) and not answer.is_most
+        if answer is None or in_words or (is_most and not answer.is_most):
+            answer = self.answers[line] = Answer(line, value, 0 if answer is None else answer.count, is_most)
+        answer.count += 1
         self._same[line] += 1
         if self._same[line] > _SAME_LINE:
             raise NeedsValue(line)

@@ -71,7 +71,7 @@ def _lowered(found: Callable[..., Any], name: Name, options: LoadOptions) -> byt
     """StableHLO of the function: as text, or where sizes are open as the portable artifact."""
     jax = importlib.import_module("jax")
     plain = dict(name.options)
-    parameters = [one for one in inspect.signature(found).parameters.values() if one.name not in plain]
+    parameters = [parameter for parameter in inspect.signature(found).parameters.values() if parameter.name not in plain]
     required = [one.name for one in parameters if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     function = functools.partial(found, **plain) if plain else found
     if not options.inputs and not required:
@@ -81,10 +81,10 @@ def _lowered(found: Callable[..., Any], name: Name, options: LoadOptions) -> byt
             raise UsageError(f"{name.model} says nothing of its arguments", code="IRS623", where=name.text, hint=hint)
         function, arguments = made[0], made[1] if isinstance(made[1], tuple | list) else (made[1],)
     else:
-        names = required or [one.name for one in parameters][:1]
+        names = required or [parameter.name for parameter in parameters][:1]
         arguments = _structures(jax, _stated(names, options, name))
     jitted = function if hasattr(function, "lower") else jax.jit(function)
-    if any(_is_open(jax, one) for one in jax.tree_util.tree_leaves(arguments)):
+    if any(_is_open(jax, leaf) for leaf in jax.tree_util.tree_leaves(arguments)):
         exported = importlib.import_module("jax.export").export(jitted)(*arguments)
         return bytes(exported.mlir_module_serialized)
     return str(jitted.lower(*arguments).as_text(debug_info=True)).encode()
@@ -99,14 +99,14 @@ def _stated(names: Sequence[str], options: LoadOptions, name: Name) -> list[Type
     given = dict(options.for_inputs(names).inputs)
     if SOLE in given:
         raise UsageError(several_inputs(len(names)), code="IRS623", where=name.text, hint=f"NAME=SIZES; inputs: {', '.join(names)}")
-    types = [given.pop(str(at), None) or given.pop(one, None) for at, one in enumerate(names)]
-    lacking = [one for one, type_ in zip(names, types, strict=True) if type_ is None]
+    types = [given.pop(str(at), None) or given.pop(name, None) for at, name in enumerate(names)]
+    lacking = [name for name, type_ in zip(names, types, strict=True) if type_ is None]
     if lacking or given:
         what = f"its parameters are {', '.join(names)}" if given else f"nothing is said of {', '.join(lacking)}"
         example = " ".join(f"--input {one}=f32[8,256]" for one in lacking or names)
         hint = f"`{example}`, or a function without parameters that returns (function, arguments)"
         raise UsageError(f"{name.model}: {what}", code="IRS623", where=name.text, hint=hint)
-    return [stated(type_, None, one) for one, type_ in zip(names, types, strict=True) if type_ is not None]
+    return [stated(type_, None, name) for name, type_ in zip(names, types, strict=True) if type_ is not None]
 
 
 def _structures(jax: Any, types: Sequence[Type]) -> list[Any]:

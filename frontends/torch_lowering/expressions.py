@@ -119,10 +119,10 @@ def _whole_number(value: Ratio) -> Dim:
     top, bottom = value
     if isinstance(bottom, int) and bottom == 1:
         return top
-    found = exact_div(top, bottom)
-    if found is None:
+    dim = exact_div(top, bottom)
+    if dim is None:
         raise UnreadableExpression
-    return found
+    return dim
 
 
 def _sum_of(values: list[Ratio]) -> Ratio:

@@ -153,7 +153,7 @@ def _attribute_value(call: AtenCall, attribute: Attribute) -> Attr:
 
 def _add_operand(call: AtenCall, operand: str, inputs: list[Value | None], attrs: dict[str, Attr]) -> None:
     if "/" in operand:
-        operand = next((one for one in operand.split("/") if one in call.args), "_")
+        operand = next((part for part in operand.split("/") if part in call.args), "_")
     if operand == "_":
         inputs.append(None)
     elif operand.endswith("?"):

@@ -118,10 +118,10 @@ def parse_signature(name: str, text: str) -> Signature:
         if part == "*":
             keyword_only = True
             continue
-        found = read_declaration(part)
-        if found is not None and found.name:
-            kind = ("int" if found.kind == "SymInt" else found.kind) + _NOTE.sub("", _LENGTH.sub("[]", found.form))
-            params.append(Param(found.name, kind, _default(found.default), keyword_only, "!" in found.alias))
+        declaration = read_declaration(part)
+        if declaration is not None and declaration.name:
+            kind = ("int" if declaration.kind == "SymInt" else declaration.kind) + _NOTE.sub("", _LENGTH.sub("[]", declaration.form))
+            params.append(Param(declaration.name, kind, _default(declaration.default), keyword_only, "!" in declaration.alias))
     results = tail[end + 1 :].partition("->")[2].strip()
     inner = results[1:-1] if results.startswith("(") and results.endswith(")") else results
     return Signature(name, overload, tuple(params), tuple(_result_kind(part) for part in split_arguments(inner)))
@@ -138,8 +138,8 @@ def _closing(text: str) -> int:
 
 
 def _result_kind(part: str) -> str:
-    found = read_declaration(part)
-    return found.kind + _NOTE.sub("", found.form) if found is not None else "any"
+    declaration = read_declaration(part)
+    return declaration.kind + _NOTE.sub("", declaration.form) if declaration is not None else "any"
 
 
 @functools.cache

@@ -137,12 +137,12 @@ class _Run:
         arguments: list[Item] = self.inputs.traced(self._traced) if self._traced is not None else []
         named = self.inputs.scripted(guessed) if self._traced is None else {}
         try:
-            found = self._interpreter.call_method(self.module, self.method.name.rpartition(".")[2], arguments, named)
+            item = self._interpreter.call_method(self.module, self.method.name.rpartition(".")[2], arguments, named)
         except ScriptRaise as error:
             raise LoadError(
                 f"for these inputs the model raises: {error}", code="IRS184", where=self._path, hint="give other inputs with --input"
             ) from None
-        self._graph.set_outputs(self._outputs(found))
+        self._graph.set_outputs(self._outputs(item))
         dialect = "script" if self._traced is None else "trace"
         metadata = {"producer": "TorchScript", "dialect": dialect, "class": self.module.cls.name}
         program = Program(self._graph, {}, self.inputs.symbols, "torchscript", self._path, metadata=metadata, traits=TORCHSCRIPT)
@@ -151,23 +151,23 @@ class _Run:
 
     def _outputs(self, item: Item) -> list[Value]:
         """Tensors of what the model returns, in order."""
-        found: list[Value] = []
+        values: list[Value] = []
         pending: list[Item] = [item]
         while pending:
             part = pending.pop()
             self._interpreter.step()
             part = self._emitter.value_of(part) if isinstance(part, KnownTensor) else part
             if isinstance(part, Value):
-                found.append(part)
+                values.append(part)
             elif isinstance(part, TensorList):
-                found.append(part.value)
+                values.append(part.value)
             elif isinstance(part, list | tuple):
                 pending.extend(reversed(part))
             elif isinstance(part, dict):
                 pending.extend(reversed(list(part.values())))
             elif isinstance(part, ScriptObject) and not part.cls.is_module:
                 pending.extend(reversed([part.attrs.get(name) for name in part.cls.fields]))
-        return found
+        return values
 
 
 def _method(module: ScriptObject, wanted: str, path: str) -> Function:

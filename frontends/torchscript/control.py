@@ -206,16 +206,16 @@ class _Merge:
     def _sequences(self, a: Item, b: Item) -> _Slot:
         """Lists of different lengths: a sequence of unknown length."""
         emitter = self._interpreter.emitter
-        found: list[Value | None] = []
+        values: list[Value | None] = []
         for item, graph in zip((a, b), self._graphs, strict=True):
             outer, emitter.graph = emitter.graph, graph
             try:
-                found.append(to_sequence(emitter, item) if isinstance(item, list | TensorList) else None)
+                values.append(to_sequence(emitter, item) if isinstance(item, list | TensorList) else None)
             finally:
                 emitter.graph = outer
-        if found[0] is None or found[1] is None:
+        if values[0] is None or values[1] is None:
             raise self._interpreter.error("the ways of an if that depends on data make lists of different lengths")
-        slot = self._slot(found[0], found[1])
+        slot = self._slot(values[0], values[1])
         slot.is_list = True
         return slot
 

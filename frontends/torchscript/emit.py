@@ -383,17 +383,17 @@ def unpack(name: str, args: Sequence[Item]) -> tuple[Item, ...] | None:
 
 def flattened(args: Sequence[Item]) -> list[Item]:
     """Arguments with the tensors of packed objects in the objects' place."""
-    found: list[Item] = []
+    items: list[Item] = []
     pending = list(reversed(args))
     seen: set[int] = set()
     while pending:
         item = pending.pop()
         if not isinstance(item, ScriptObject):
-            found.append(item)
+            items.append(item)
         elif id(item) not in seen:
             seen.add(id(item))
             pending.extend(reversed([part for part in _packed_parts(item) if isinstance(part, Value | ScriptObject)]))
-    return found
+    return items
 
 
 def _packed_parts(item: ScriptObject) -> list[Item]:

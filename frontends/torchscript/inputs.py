@@ -323,8 +323,8 @@ class _Follower:
             elif isinstance(node, ast.Expr):
                 self._eval(node.value, env, depth)
             elif isinstance(node, ast.Return) and node.value is not None:
-                found = self._eval(node.value, env, depth)
-                returned = found if returned is None else returned
+                item = self._eval(node.value, env, depth)
+                returned = item if returned is None else returned
             elif isinstance(node, ast.If):
                 pending.extend([*reversed(node.orelse), *reversed(node.body)])
             elif isinstance(node, ast.For | ast.While):

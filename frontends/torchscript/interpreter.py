@@ -155,9 +155,9 @@ class Interpreter:
     def block(self, statements: Sequence[ast.stmt]) -> Returned | None:
         """Run statements until one returns."""
         for statement in statements:
-            found = self._statement(statement)
-            if found is not None:
-                return found
+            returned = self._statement(statement)
+            if returned is not None:
+                return returned
         return None
 
     def step(self) -> None:
@@ -258,9 +258,9 @@ class Interpreter:
         for item in self._expressions.iterate(items):
             self.step()
             self._assign(node.target, item)
-            found = self.block(node.body)
-            if found is not None:
-                return found
+            returned = self.block(node.body)
+            if returned is not None:
+                return returned
         return None
 
     def _while(self, node: ast.While) -> Returned | None:
@@ -271,9 +271,9 @@ class Interpreter:
                 return run_unknown_loop(self, node, condition)
             if not condition:
                 return None
-            found = self.block(node.body)
-            if found is not None:
-                return found
+            returned = self.block(node.body)
+            if returned is not None:
+                return returned
 
     def raised(self, message: Item) -> ScriptRaise:
         """The model raises."""
@@ -412,9 +412,9 @@ class Expressions:
         if isinstance(item, ScriptObject):
             return [item.attrs[name] for name in item.cls.fields]
         if isinstance(item, Value):
-            found = self._interpreter.emitter.call("aten", "unbind", [item], {})
-            if isinstance(found, list):
-                return found
+            items = self._interpreter.emitter.call("aten", "unbind", [item], {})
+            if isinstance(items, list):
+                return items
         raise self._interpreter.error("something that has no parts is unpacked")
 
     def iterate(self, item: Item) -> Iterable[Item]:
@@ -708,12 +708,12 @@ def _compute(name: str, numbers: list[Item], rounded: bool) -> Item:
         return None
 
 
-def _folded_dtype(name: str, args: list[Item], found: Item) -> DType:
+def _folded_dtype(name: str, args: list[Item], item: Item) -> DType:
     if name in TRUTHS:
         return DType.BOOL
     dtypes = [arg.dtype for arg in args if isinstance(arg, KnownTensor)]
     dtype = next((dtype for dtype in dtypes if dtype.is_float), dtypes[0])
-    return DType.F32 if isinstance(found, float) and not dtype.is_float else dtype
+    return DType.F32 if isinstance(item, float) and not dtype.is_float else dtype
 
 
 def _is_real(item: Item) -> bool:

@@ -131,10 +131,10 @@ def _min_or_max(on_dims: Callable[[Dim, Dim], Dim], plain: Callable[..., Item]) 
     def apply(*items: Item) -> Item:
         values: Sequence[Item] = items[0] if len(items) == 1 and isinstance(items[0], list) else items
         if any(isinstance(value, SymDim) for value in values):
-            found = values[0]
+            item = values[0]
             for value in values[1:]:
-                found = on_dims(found, value)  # type: ignore[arg-type]  # symbols only stand beside whole numbers
-            return found
+                item = on_dims(item, value)  # type: ignore[arg-type]  # symbols only stand beside whole numbers
+            return item
         return plain(values)
 
     return apply

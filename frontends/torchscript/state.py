@@ -139,18 +139,18 @@ class State:
 
     # -- tensors ---------------------------------------------------------------------------------------------------
 
-    def _weight(self, found: PickledTensor, path: str, role: Role, folder: str = "data/") -> Value:
-        type_ = pickled_type(found)
+    def _weight(self, tensor: PickledTensor, path: str, role: Role, folder: str = "data/") -> Value:
+        type_ = pickled_type(tensor)
         small = role is Role.CONSTANT or (role is Role.BUFFER and (type_.dtype.is_integer or type_.dtype is DType.BOOL))
-        data = pickled_payload(self._archive, folder, found, small)
+        data = pickled_payload(self._archive, folder, tensor, small)
         value = self._emitter.main.add_weight(type_, self._emitter.names.unique(path), role, data)
         if role is Role.PARAMETER:
-            self._emitter.main.trainable[value] = found.requires_grad
+            self._emitter.main.trainable[value] = tensor.requires_grad
         if isinstance(data, Literal):
             known = to_array(data.values, type_)
             if known is not None:
                 self._emitter.remember(value, known)
-        self._tensors.setdefault(_identity(found, folder), value)
+        self._tensors.setdefault(_identity(tensor, folder), value)
         return value
 
     def _constant(self, item: object, index: int) -> Item:
@@ -165,8 +165,8 @@ class State:
         return self._plain(item, f"CONSTANTS.c{index}", 0)
 
 
-def _identity(found: PickledTensor, folder: str) -> tuple[object, ...]:
-    return folder, found.storage.key, found.offset, found.shape, found.strides
+def _identity(tensor: PickledTensor, folder: str) -> tuple[object, ...]:
+    return folder, tensor.storage.key, tensor.offset, tensor.shape, tensor.strides
 
 
 # -- places in the Python source that a model was traced from ----------------------------------------------------------

@@ -60,11 +60,11 @@ class Function:
         """Variables of the code by their name in Python: one that is taken gets a number behind it."""
         stores = (part for part in ast.walk(self.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
         ordered = sorted(stores, key=lambda part: (part.lineno, part.col_offset))
-        found: dict[str, str] = {}
+        spellings: dict[str, str] = {}
         for name in (*self.params, *(part.id for part in ordered)):
             base = name.rstrip("0123456789")
-            found.setdefault(name, base if base in found else name)
-        return found
+            spellings.setdefault(name, base if base in spellings else name)
+        return spellings
 
     def spelled(self, name: str) -> str:
         """Return the name that a variable of the code has in Python."""

@@ -29,7 +29,7 @@ class _Beside(nn.Module):
     def __init__(self, layer: nn.Module, pair: Pair, scaling: float, dropout: float) -> None:
         super().__init__()
         self.base_layer = layer
-        device = next((one.device for one in layer.parameters()), torch.device("cpu"))
+        device = next((value.device for value in layer.parameters()), torch.device("cpu"))
         down, up = (torch.empty(sizes_of(one), dtype=_dtype_in_memory(one.dtype), device=device) for one in (pair.down, pair.up))
         self._dtype = down.dtype
         self._looks_up = isinstance(layer, nn.Embedding)
@@ -140,7 +140,7 @@ def tune(module: nn.Module, lora: Lora, where: str) -> None:
 def store(module: nn.Module, scheme: Scheme, where: str) -> str:
     """Hold the frozen weights of linear layers in few bits, and say which kernels run them; matrices of adapters, and copies that they
     train, stay as they are."""
-    frozen = (one.dtype for one in module.parameters() if not one.requires_grad and one.is_floating_point())
+    frozen = (value.dtype for value in module.parameters() if not value.requires_grad and value.is_floating_point())
     dtype = next(frozen, torch.float32)
     own = {name for name, _ in module.named_modules() if ".lora_" in name or "modules_to_save" in name}
     held = held_by_scheme(module, scheme, kept_by_default(module, scheme) | own, dtype)

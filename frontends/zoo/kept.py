@@ -92,13 +92,13 @@ _added_paths: Final[set[str]] = set()
 
 def _variables() -> dict[str, str]:
     """Return the environment without what making other models did to it: a process that has made none looks for the same entries."""
-    found = dict(os.environ)
+    variables = dict(os.environ)
     for name, (before, since) in _set_by_models.items():
-        if found.get(name) == since:
-            found.pop(name, None)
+        if variables.get(name) == since:
+            variables.pop(name, None)
             if before is not None:
-                found[name] = before
-    return found
+                variables[name] = before
+    return variables
 
 
 @contextmanager
@@ -134,11 +134,11 @@ def _own_code() -> str:
     said = hashlib.sha256()
     for start in _own_folders():
         for folder, folders, files in os.walk(start):
-            folders[:] = sorted(one for one in folders if one != "__pycache__")
+            folders[:] = sorted(folder for folder in folders if folder != "__pycache__")
             for name in sorted(files):
                 if name.endswith((".py", ".json", ".toml")):
-                    found = os.stat(os.path.join(folder, name))
-                    said.update(f"{folder}/{name} {found.st_size} {found.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
+                    status = os.stat(os.path.join(folder, name))
+                    said.update(f"{folder}/{name} {status.st_size} {status.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
     return said.hexdigest()
 
 
@@ -249,8 +249,8 @@ _latest: list[Watched] = []
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    for one in _watching:
-        one.note(event, arguments)
+    for watched in _watching:
+        watched.note(event, arguments)
 
 
 @contextmanager
@@ -276,21 +276,21 @@ def described(watched: Watched, more: list[str]) -> Json | None:
     packages = _package_folders()
     for path in sorted({*watched.files(), *more}):
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             files.append([path, None])
             continue
         is_package = path.startswith(packages)
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             if not is_package:
                 files.append([path, _names_in(path)])
             continue
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return None
-        if max(found.st_mtime_ns, found.st_ctime_ns) >= _BEGUN - _SLACK and not is_package:
+        if max(status.st_mtime_ns, status.st_ctime_ns) >= _BEGUN - _SLACK and not is_package:
             return None  # it may have been written after it was read
-        digest = "" if is_package or found.st_size > _LARGEST_HASHED else _digest(path)
-        files.append([path, found.st_size, found.st_mtime_ns, 0 if is_package else found.st_ctime_ns, digest])
+        digest = "" if is_package or status.st_size > _LARGEST_HASHED else _digest(path)
+        files.append([path, status.st_size, status.st_mtime_ns, 0 if is_package else status.st_ctime_ns, digest])
     return {"files": files, "at": time.time_ns()}
 
 
@@ -299,7 +299,7 @@ def still_holds(about: Json) -> bool:
     assert isinstance(about, dict)
     at: Any = about["at"]
     files: Any = about["files"]
-    return all(_is_same(one, at) for one in files)
+    return all(_is_same(file, at) for file in files)
 
 
 def _names_in(folder: str) -> list[Json]:
@@ -309,16 +309,16 @@ def _names_in(folder: str) -> list[Json]:
 
 def _is_same(one: Any, at: int) -> bool:
     try:
-        found = os.stat(one[0])
+        status = os.stat(one[0])
     except OSError:
         return one[1] is None
     if len(one) == 2:
-        return isinstance(one[1], list) and stat.S_ISDIR(found.st_mode) and _names_in(one[0]) == one[1]
+        return isinstance(one[1], list) and stat.S_ISDIR(status.st_mode) and _names_in(one[0]) == one[1]
     path, size, modified, changed, digest = one
-    if found.st_size != size:
+    if status.st_size != size:
         return False
-    newest = max(found.st_mtime_ns, found.st_ctime_ns if changed else 0)
-    if found.st_mtime_ns == modified and changed in (0, found.st_ctime_ns) and (newest < at - _FRESH or not digest):
+    newest = max(status.st_mtime_ns, status.st_ctime_ns if changed else 0)
+    if status.st_mtime_ns == modified and changed in (0, status.st_ctime_ns) and (newest < at - _FRESH or not digest):
         return True
     return bool(digest) and _digest(path) == digest
 
@@ -339,12 +339,12 @@ def _digest(path: str) -> str:
 
 def files_of(text: str, options: LoadOptions) -> list[str]:
     """Files that a name stands for besides what its code reads: a folder's, and those of the model that an adapter goes on top of."""
-    found: list[str] = []
+    files: list[str] = []
     for folder in (parse_name(text).model, options.base):
         if folder and os.path.isdir(folder):
             where = os.path.abspath(folder)
-            found += [where, *(os.path.join(where, name) for name in os.listdir(where))]
-    return found
+            files += [where, *(os.path.join(where, name) for name in os.listdir(where))]
+    return files
 
 
 def load_kept(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
@@ -370,8 +370,8 @@ def kept(
         except Misfit:
             diskcache.discard(key)
         else:
-            for one in said:
-                sink.add(one)
+            for remark in said:
+                sink.add(remark)
             return program
     with noting_changes():
         import irscope.frontends.zoo.load  # noqa: F401  # it imports torch, before the recording begins
@@ -379,8 +379,8 @@ def kept(
     found = DiagnosticSink()
     with watching() as watched:
         program = make(found)
-    for one in found:
-        sink.add(one)
+    for remark in found:
+        sink.add(remark)
     try:
         form = written(program, list(found))
     except NoForm:

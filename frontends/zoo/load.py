@@ -62,7 +62,7 @@ def said_of_cache(module: nn.Module) -> dict[str, str]:
     if config is None or not callable(can_generate) or not can_generate():
         return {}
     kind, text = str(config.model_type), config.get_text_config(decoder=True)
-    dtype = next((one.dtype for one in module.parameters() if one.is_floating_point()), None)
+    dtype = next((value.dtype for value in module.parameters() if value.is_floating_point()), None)
     stored = NAMED_DTYPES.get(str(dtype).removeprefix("torch."))
     found: dict[str, object] = {
         "context_length": next((size for key in CONTEXTS if isinstance(size := getattr(text, key, None), int)), None),
@@ -89,7 +89,7 @@ def _layers(config: Any, text: Any) -> Iterator[tuple[str, object]]:
         layers = []
     heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", None)
     is_odd = getattr(text, "kv_lora_rank", None) or getattr(text, "multi_query", None) or not isinstance(heads, int)
-    if not layers or is_odd or any(type(one).__name__ not in _PLAIN for one in layers):
+    if not layers or is_odd or any(type(layer).__name__ not in _PLAIN for layer in layers):
         yield "cache_unknown", "not every layer keeps whole keys and values of each token"
         return
     width = getattr(text, "head_dim", None)
@@ -97,10 +97,10 @@ def _layers(config: Any, text: Any) -> Iterator[tuple[str, object]]:
     if isinstance(width, int):
         yield "attention.key_length", width
         yield "attention.value_length", width
-    windows = [getattr(one, "sliding_window", None) or 0 for one in layers]
+    windows = [getattr(layer, "sliding_window", None) or 0 for layer in layers]
     if len({*windows} - {0}) == 1:
         yield "attention.sliding_window", max(windows) - 1  # the next token makes the window whole
-        yield "attention.sliding_window_pattern", [bool(one) for one in windows]
+        yield "attention.sliding_window_pattern", [bool(window) for window in windows]
 
 
 # -- tensors for inputs, the same ones every time ----------------------------------------------------------------------
@@ -115,36 +115,36 @@ def make_arguments(chosen: Chosen, *, real: bool = False) -> tuple[tuple[Any, ..
     chance = torch.Generator().manual_seed(0)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for one in chosen.inputs:
-        made = _argument(one, chosen.sizes, chance, real)
-        if one.keyword:
-            kwargs[one.name] = made
+    for value in chosen.inputs:
+        made = _argument(value, chosen.sizes, chance, real)
+        if value.keyword:
+            kwargs[value.name] = made
         else:
             args.append(made)
     return tuple(args), kwargs
 
 
-def _argument(one: Wanted, sizes: Mapping[str, int], chance: torch.Generator, real: bool) -> Any:
-    if one.is_plain:
-        return one.given
-    shape = tuple(sizes[size] if isinstance(size, str) else size for size in one.shape)
-    if isinstance(one.given, Tensor) and tuple(one.given.shape) == shape and one.given.dtype is torch_dtype(one.dtype):
-        return one.given.detach()
-    if one.as_list:
-        return [_tensor(one, shape, chance, real) for _ in range(sizes.get("batch", 1))]
-    return _tensor(one, shape, chance, real)
+def _argument(wanted: Wanted, sizes: Mapping[str, int], chance: torch.Generator, real: bool) -> Any:
+    if wanted.is_plain:
+        return wanted.given
+    shape = tuple(sizes[size] if isinstance(size, str) else size for size in wanted.shape)
+    if isinstance(wanted.given, Tensor) and tuple(wanted.given.shape) == shape and wanted.given.dtype is torch_dtype(wanted.dtype):
+        return wanted.given.detach()
+    if wanted.as_list:
+        return [_tensor(wanted, shape, chance, real) for _ in range(sizes.get("batch", 1))]
+    return _tensor(wanted, shape, chance, real)
 
 
-def _tensor(one: Wanted, shape: Sequence[int], chance: torch.Generator, real: bool) -> Tensor:
-    dtype = torch_dtype(one.dtype)
+def _tensor(wanted: Wanted, shape: Sequence[int], chance: torch.Generator, real: bool) -> Tensor:
+    dtype = torch_dtype(wanted.dtype)
     if dtype is None:
-        raise UsageError(f"torch has no tensors of {one.dtype.text}", code="IRS623", where=one.name)
-    if one.fill == "ones":
+        raise UsageError(f"torch has no tensors of {wanted.dtype.text}", code="IRS623", where=wanted.name)
+    if wanted.fill == "ones":
         return torch.ones(shape, dtype=dtype)
     if not real and prod(shape) > _LARGEST_REAL:
         return torch.empty(shape, dtype=dtype, device="meta")
-    if one.fill == "ids" or not dtype.is_floating_point:
-        below = min(one.below, 2) if one.dtype is DType.BOOL else one.below
+    if wanted.fill == "ids" or not dtype.is_floating_point:
+        below = min(wanted.below, 2) if wanted.dtype is DType.BOOL else wanted.below
         return torch.randint(0, max(below, 1), tuple(shape), generator=chance).to(dtype)
     return torch.rand(tuple(shape), generator=chance).to(dtype)
 
@@ -171,7 +171,7 @@ class _Hollow(TorchFunctionMode):
 
 
 def _hollow_elements(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-    size = kwargs.get("size", args[0] if args and not isinstance(args[0], int) else tuple(one for one in args if isinstance(one, int)))
+    size = kwargs.get("size", args[0] if args and not isinstance(args[0], int) else tuple(arg for arg in args if isinstance(arg, int)))
     try:
         return prod(size)
     except TypeError:
@@ -304,16 +304,16 @@ def _of_folder(module: nn.Module, folder: Path, sink: DiagnosticSink | None) -> 
     if getattr(config, "quantization_config", None) is None and not tensors.packed.weights:
         compare_weights(module, tensors, said)
     stored = {dtype for dtype in tensors.by_dtype if dtype.is_float}
-    held = {dtype_of(one) for one in module.parameters()}
+    held = {dtype_of(value) for value in module.parameters()}
     if stored - held:
         yield Assumed("stored", "+".join(sorted(one.text for one in stored)), "the headers of the weights", is_guess=False)
-    for one in said:
-        if sink is not None and one.code != "IRS165":  # a graph is what the package makes
-            sink.add(one)
+    for remark in said:
+        if sink is not None and remark.code != "IRS165":  # a graph is what the package makes
+            sink.add(remark)
 
 
 def _is_quantised(module: nn.Module) -> bool:
-    return any(getattr(one, "is_counted", False) for one in module.modules())
+    return any(getattr(module, "is_counted", False) for module in module.modules())
 
 
 def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
@@ -339,9 +339,9 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
 
         mark_packed(program, made.module)
     program.assumed[:0] = made.assumed
-    for one in made.recipe.assumed:
-        if one.is_guess:
-            sink.warn("IRS199", f"{one.what} are taken to be {one.value}: {one.why}", about=one.what)
+    for assumption in made.recipe.assumed:
+        if assumption.is_guess:
+            sink.warn("IRS199", f"{assumption.what} are taken to be {assumption.value}: {assumption.why}", about=assumption.what)
     if made.script is not None and made.script.optimizer is not None:
         program.metadata[TRAINS] = "yes"
     if made.name.package == "transformers":
@@ -366,11 +366,11 @@ def _captured(
     given = args + tuple(kwargs.values())
     sizes = None
     if chosen.open:
-        shapes = {one.name: one.shape for one in chosen.inputs}
-        names = [*(one.name for one in chosen.inputs if not one.keyword), *kwargs]
-        pairs = [(name, one) for name, one in zip(names, given, strict=True) if isinstance(one, Tensor)]
+        shapes = {value.name: value.shape for value in chosen.inputs}
+        names = [*(value.name for value in chosen.inputs if not value.keyword), *kwargs]
+        pairs = [(name, argument) for name, argument in zip(names, given, strict=True) if isinstance(argument, Tensor)]
         axes = {id(tensor): _open_shape(shapes[name], chosen) for name, tensor in pairs}
-        ones = {one.name for one in chosen.inputs if one.fill == "ones" and one.given is None}
+        ones = {value.name for value in chosen.inputs if value.fill == "ones" and value.given is None}
         filled = {id(tensor): 1 for name, tensor in pairs if name in ones}
         sizes = OpenSizes({name: chosen.sizes[name] for name in sorted(chosen.open)}, axes, in_python, filled)
     return capture_module(
@@ -385,7 +385,7 @@ def _open_shape(shape: Sequence[Size], chosen: Chosen) -> list[Size]:
 
 def _opened(made: Made, sink: DiagnosticSink, settings: Settings) -> Program:
     """With sizes that are symbols: captured as it runs, or where that needs numbers through torch.export, which may take another path."""
-    if any(one.as_list for one in made.chosen.inputs):
+    if any(value.as_list for value in made.chosen.inputs):
         raise UsageError("it takes a list of images, which has no open size", code="IRS673", where=made.name.text, hint="`--bind batch=1`")
     chosen = large_enough(made.chosen)
     in_python: set[Any] = set()
@@ -448,16 +448,16 @@ def _tie(program: Program, module: nn.Module) -> None:
 
 def _names_of_inputs(program: Program, chosen: Chosen) -> dict[str, str]:
     """Return what the user calls the symbols; LoadError for a size that the model does not leave open."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     inputs = {value.name: value.type for value in program.graph.inputs}
-    for one in chosen.inputs:
-        for size, dim in zip(one.shape, inputs.get(one.name, UNKNOWN_TYPE).shape or (), strict=False):
+    for value in chosen.inputs:
+        for size, dim in zip(value.shape, inputs.get(value.name, UNKNOWN_TYPE).shape or (), strict=False):
             if isinstance(size, str) and size in chosen.open:
                 if not isinstance(dim, SymDim):
                     raise LoadError(f"the model fixes {size} at {dim}", code="IRS673", hint=f"`--bind {size}={dim}`")
                 if str(dim) in program.symbols:
-                    found[str(dim)] = size
-    return found
+                    names[str(dim)] = size
+    return names
 
 
 def large_enough(chosen: Chosen) -> Chosen:
@@ -480,9 +480,9 @@ def _made_real(recipe: Recipe) -> nn.Module:
         return recipe.make()
 
 
-def _as_asked(one: Wanted, dtype: DType | None) -> Wanted:
+def _as_asked(wanted: Wanted, dtype: DType | None) -> Wanted:
     """Inputs of floats have the element type of the weights."""
-    return replace(one, dtype=dtype) if dtype is not None and one.fill == "noise" else one
+    return replace(wanted, dtype=dtype) if dtype is not None and wanted.fill == "noise" else wanted
 
 
 def _version(package: str) -> str:
@@ -547,14 +547,14 @@ def describe(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[
 
 
 def _named_results(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[tuple[str, torch.Tensor]]:
-    positional = [one.name for one in made.chosen.inputs if not one.keyword]
-    found: list[tuple[str, torch.Tensor]] = []
+    positional = [value.name for value in made.chosen.inputs if not value.keyword]
+    results: list[tuple[str, torch.Tensor]] = []
     for name, value in (*zip(positional, args, strict=True), *kwargs.items()):
         if isinstance(value, list):
-            found += [(f"{name}.{number}", item) for number, item in enumerate(value)]
+            results += [(f"{name}.{number}", item) for number, item in enumerate(value)]
         elif isinstance(value, Tensor):
-            found.append((name, value))
-    return found
+            results.append((name, value))
+    return results
 
 
 def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> bytes:

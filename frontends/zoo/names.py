@@ -201,7 +201,7 @@ def file_in(folder: Path) -> Path:
     found = found or [path for path in sorted(folder.glob("*/*")) if path.suffix in (*_GRAPHS, *_WEIGHTS, *_GGUF) and path.is_file()]
     # The refusal of such a file says what it is, and what to do.
     foreign = [name for name in names if name == "saved_model.pb"] or [
-        str(one.relative_to(folder)) for one in folder.glob("Data/*/*.mlmodel")
+        str(path.relative_to(folder)) for path in folder.glob("Data/*/*.mlmodel")
     ]
     if foreign and not found:
         return inside(folder, foreign[0])
@@ -261,11 +261,11 @@ def definitions(path: Path) -> list[str]:
         body = ast.parse(path.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    classes = [one.name for one in body if isinstance(one, ast.ClassDef) and any("Module" in ast.unparse(base) for base in one.bases)]
+    classes = [stmt.name for stmt in body if isinstance(stmt, ast.ClassDef) and any("Module" in ast.unparse(base) for base in stmt.bases)]
     functions = [
-        one.name
-        for one in body
-        if isinstance(one, ast.FunctionDef) and not one.name.startswith("_") and len(one.args.defaults) == len(one.args.args)
+        stmt.name
+        for stmt in body
+        if isinstance(stmt, ast.FunctionDef) and not stmt.name.startswith("_") and len(stmt.args.defaults) == len(stmt.args.args)
     ]
     likely = [name for name in functions if re.search("build|make|model|create|get", name)]
     return [*likely, *classes, *(name for name in functions if name not in likely)]
@@ -279,18 +279,18 @@ def _parsed_options(text: str, options: str) -> dict[str, OptionValue]:
         given, _ = read_options(f"{options}}}")
     except OptionsError as error:
         raise UsageError(str(error), code="IRS670", where=text, hint=_OPTIONS_EXAMPLE) from None
-    found: dict[str, OptionValue] = {}
+    parsed_options: dict[str, OptionValue] = {}
     for key, value in given.items():
         whole = None if value is None else json_value(value)
         if value is not None and whole is not None and whole[1] == len(value) and key.isidentifier():
-            found[key] = whole[0]
+            parsed_options[key] = whole[0]
             continue
         first, *more = (None,) if value is None else items(value)
         if first is None or more or not key.isidentifier():
             wrong = key if first is None or not more else more[0]
             raise UsageError(f"{wrong!r} is not of the form option=value", code="IRS670", where=text, hint=_OPTIONS_EXAMPLE)
-        found[key] = _option_value(first)
-    return found
+        parsed_options[key] = _option_value(first)
+    return parsed_options
 
 
 def _option_value(text: str) -> OptionValue:

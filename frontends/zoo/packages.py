@@ -96,13 +96,13 @@ def _places_in_module(module: Any, names: list[str], wanted: dict[str, tuple[int
     if rename is None:
         plain = all(name in wanted for name in names)
         return {name: (name, True) for name in names} if plain else None
-    found: dict[str, tuple[str, bool]] = {}
+    places: dict[str, tuple[str, bool]] = {}
     for name in names:
         place, pattern = rename(name, renamings, converters, prefix, wanted)
         if pattern is not None and place not in wanted:
             return None  # one stored tensor becomes several
-        found[name] = (place, pattern is None)
-    return found
+        places[name] = (place, pattern is None)
+    return places
 
 
 def stored_dtype(tensors: Tensors | None) -> DType | None:
@@ -164,11 +164,11 @@ def with_base(name: Name, base: str = "") -> tuple[Name, Adapter | None]:
         return name, None
     if os.path.isdir(adapter.base):
         return replace(name, model=adapter.base), adapter
-    found = parse_name(adapter.base) if is_name(adapter.base) else None
-    if found is None or found.package != "transformers":
+    name_node = parse_name(adapter.base) if is_name(adapter.base) else None
+    if name_node is None or name_node.package != "transformers":
         hint = "--base names a folder of transformers, or transformers:NAME{settings}"
         raise LoadError(f"its base {adapter.base[:120]!r} is not one of these", code="IRS168", where=name.text, hint=hint)
-    return replace(found, text=name.text, options=(*found.options, *name.options)), adapter
+    return replace(name_node, text=name.text, options=(*name_node.options, *name.options)), adapter
 
 
 def _refused(name: Name, error: Exception) -> LoadError:
@@ -200,7 +200,7 @@ def not_found(text: str) -> IrscopeError:
     if there:
         meant = f"{', '.join(there[:-1])} or {there[-1]}?" if len(there) > 1 else f"{there[0]}?"
         return UsageError("there is no such file", code="IRS679", where=text, hint=f"did you mean {meant}")
-    near = [f"{package}:{one}" for package in installed for one in difflib.get_close_matches(name, known[package], n=2, cutoff=0.7)]
+    near = [f"{package}:{match}" for package in installed for match in difflib.get_close_matches(name, known[package], n=2, cutoff=0.7)]
     others = [package for package in PACKAGES if package not in installed]
     said = f"near: {', '.join(near)}" if near else f"models by name: {', '.join(f'{package}:{name}' for package in others or PACKAGES)}"
     wanted = ["torch", *others] if importlib.util.find_spec("torch") is None else others
@@ -303,7 +303,7 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
     layers = _layers_of(settings, tensors, chosen, model)
     assumed = list(_differences(config, chosen, own, stored, is_file=Path(model).exists(), is_said=dtype is not None))
     if layers is not None:
-        assumed = [layers.assumed, *(one for one in assumed if one.what != WEIGHTS)]
+        assumed = [layers.assumed, *(assumption for assumption in assumed if assumption.what != WEIGHTS)]
     for key in ("use_pretrained_backbone",):
         if hasattr(config, key):
             setattr(config, key, False)
@@ -323,7 +323,7 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
                 assumed.append(Assumed("use_cache", "false", "the configuration says true", is_guess=False))
             one.use_cache = cache
     texts = (config, getattr(config, "text_config", None))
-    found = [_first_known(one, "max_position_embeddings", "n_positions", "max_target_positions") for one in texts]
+    found = [_first_known(text, "max_position_embeddings", "n_positions", "max_target_positions") for text in texts]
     longest = min((one for one in found if isinstance(one, int) and one > 0), default=DEFAULT_SIZES["seq"])
     sizes = {"seq": min(DEFAULT_SIZES["seq"], longest)}
     return Recipe(
@@ -339,8 +339,8 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
 def _quantisation_of(config: Any) -> dict[str, Any]:
     """Return the `quantization_config` of a configuration, or of the part of it about text."""
     parts: list[Any] = [config, getattr(config, "text_config", None)]
-    found: Any = next((one.quantization_config for one in parts if getattr(one, "quantization_config", None) is not None), {})
-    return dict(found if isinstance(found, dict) else found.to_dict())
+    quantization_config: Any = next((one.quantization_config for one in parts if getattr(one, "quantization_config", None) is not None), {})
+    return dict(quantization_config if isinstance(quantization_config, dict) else quantization_config.to_dict())
 
 
 def _layers_of(settings: Mapping[str, Any], tensors: Tensors | None, dtype: DType, model: str) -> Layers | None:
@@ -370,9 +370,9 @@ def _model_maker(cls: Any, config: Any, dtype: DType) -> nn.Module:
 def own_dtype(config: Any) -> DType | None:
     """Return the element type that a configuration, or the part of it about text, says."""
     for one in (config, getattr(config, "text_config", None)):
-        found = NAMED_DTYPES.get(str(getattr(one, "dtype", None) or "").removeprefix("torch."))
-        if found is not None and found in (DType.F16, DType.BF16, DType.F32, DType.F64):
-            return found
+        dtype = NAMED_DTYPES.get(str(getattr(one, "dtype", None) or "").removeprefix("torch."))
+        if dtype is not None and dtype in (DType.F16, DType.BF16, DType.F32, DType.F64):
+            return dtype
     return None
 
 

@@ -49,13 +49,13 @@ def _values(program: Program) -> Iterator[Value]:
 
 def _tree(root: Scope) -> list[Scope]:
     """Return a tree of scopes, parents before children, children in their order."""
-    found: list[Scope] = []
+    scopes: list[Scope] = []
     todo = [root]
     while todo:
         scope = todo.pop()
-        found.append(scope)
+        scopes.append(scope)
         todo.extend(reversed(scope.children))
-    return found
+    return scopes
 
 
 def _names_lost(program: Program) -> Iterator[tuple[Value, str]]:
@@ -155,7 +155,7 @@ def written(program: Program, said: list[Diagnostic]) -> bytes:
             "storages": [[number(value), number(first)] for value, first in watched.storages.items()],
         },
         "training": None if trace is None else _trace_form(trace, writer),
-        "said": [[int(one.severity), one.code, one.message, one.node, one.location, one.hint, one.count] for one in said],
+        "said": [[int(note.severity), note.code, note.message, note.node, note.location, note.hint, note.count] for note in said],
         "trees": [_class_lines(tree) for tree in writer.trees[1:]],
         "bounds": writer.bounds(),
         "spelled": list(writer.spelled),
@@ -203,7 +203,7 @@ def _trace_form(trace: Trace, writer: _Writer) -> Form:
         "ops": ops,
         "calls": calls,
         "pieces": [[one.number, one.size, one.name, one.category, one.born, one.died, one.rank, one.on_device] for one in trace.pieces],
-        "steps": [[one.name, one.first, one.end, one.deaths] for one in trace.steps],
+        "steps": [[step.name, step.first, step.end, step.deaths] for step in trace.steps],
         "resident": among(trace.resident),
         "deaths_in_all": trace.deaths_in_all,
         "optimizer": trace.optimizer,
@@ -269,10 +269,10 @@ class _Reader:
         return _at(self._spelled, number)
 
     def dim(self, number: Form) -> Dim:
-        found = self.spelled(number)
-        if type(found) is not int and not isinstance(found, SymDim):
+        dim = self.spelled(number)
+        if type(dim) is not int and not isinstance(dim, SymDim):
             raise Misfit("no size")
-        return found
+        return dim
 
     def type(self, number: Form) -> Type:
         found = self.spelled(number)
@@ -297,7 +297,7 @@ class _Reader:
             raise Misfit("no operator")
         operands = [None if one is None else self.type(one) for one in types]
         attributes = {name: self.spelled(attr) for name, attr in attrs.items()}
-        made = [self.type(one) for one in results]
+        made = [self.type(result) for result in results]
         return OpCall(spec, operands, attributes, (), made, source=source, parameters=frozenset(parameters))
 
     def trace(self, form: Form) -> Trace:

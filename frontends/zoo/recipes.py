@@ -82,9 +82,9 @@ class Chosen:
         """Yield what the user left to defaults."""
         for symbol in sorted(self.usual):
             yield Assumed(symbol, str(self.sizes[symbol]), f"{sizes_from}; --bind {symbol}=N", is_guess=False)
-        for one in self.inputs:
-            if one.is_usual:
-                yield Assumed(one.name, shown_type(one), f"default; --input {one.name}=TYPE", is_guess=False)
+        for value in self.inputs:
+            if value.is_usual:
+                yield Assumed(value.name, shown_type(value), f"default; --input {value.name}=TYPE", is_guess=False)
 
 
 def chosen_inputs(recipe: Recipe, wanted: Sequence[Wanted], options: LoadOptions, name: str) -> Chosen:
@@ -136,14 +136,14 @@ def weights_dtype(given: object, name: str, allowed: Sequence[DType] = _WEIGHTS)
     """Return the element type that the option `dtype` of a model says; None without."""
     if given is None or given == "":
         return None
-    found = next((one for one in allowed if one.text == given), None)
-    if found is None:
-        *others, last = (one.text for one in allowed)
+    dtype = next((dtype for dtype in allowed if dtype.text == given), None)
+    if dtype is None:
+        *others, last = (dtype.text for dtype in allowed)
         hint = f"{', '.join(others)} or {last}"
         raise UsageError(f"{given!r} is not an element type for weights", code="IRS672", where=name, hint=hint)
-    return found
+    return dtype
 
 
-def shown_type(one: Wanted) -> str:
+def shown_type(wanted: Wanted) -> str:
     """Return the type of an input, as --input takes it."""
-    return f"{one.dtype.text}[{','.join(map(str, one.shape))}]"
+    return f"{wanted.dtype.text}[{','.join(map(str, wanted.shape))}]"

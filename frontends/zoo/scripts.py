@@ -86,7 +86,7 @@ class Script:
 
     def remaining(self, options: LoadOptions, wanted: Sequence[Wanted]) -> LoadOptions:
         """Return what was said of the model, without the size of a batch that only the function knows about."""
-        if not self.takes_batch or any("batch" in one.shape for one in wanted):
+        if not self.takes_batch or any("batch" in wanted.shape for wanted in wanted):
             return options
         return replace(options, bind={name: size for name, size in options.bind.items() if name != "batch"})
 
@@ -100,7 +100,7 @@ class Script:
         try:
             signature.bind(**self._given)
         except TypeError as error:
-            known = ", ".join(str(one) for one in signature.parameters.values()) or "nothing"
+            known = ", ".join(str(parameter) for parameter in signature.parameters.values()) or "nothing"
             raise UsageError(
                 f"{self.symbol}() takes ({known}): {error}", code="IRS672", where=name.text, hint=f"{self.where}{{NAME=VALUE}}"
             ) from None
@@ -115,7 +115,7 @@ class Script:
             yield from self._stated_inputs(module)
             return
         args, kwargs = arguments_of(inputs)
-        names = [one.name for one in _parameters(module) if one.kind is not inspect.Parameter.VAR_POSITIONAL]
+        names = [parameter.name for parameter in _parameters(module) if parameter.kind is not inspect.Parameter.VAR_POSITIONAL]
         given = [(names[at] if at < len(names) else f"input{at}", value, False) for at, value in enumerate(args)]
         given += [(name, value, True) for name, value in kwargs.items()]
         first: set[int] = {value.shape[0] for _, value, _ in given if isinstance(value, Tensor) and value.dim()}
@@ -126,9 +126,9 @@ class Script:
 
     def _stated_inputs(self, module: nn.Module) -> Iterator[Wanted]:
         """Arguments that only --input says."""
-        parameters = [one for one in _parameters(module) if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        parameters = [parameter for parameter in _parameters(module) if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
         required = [one.name for one in parameters if one.default is one.empty and one.kind is not inspect.Parameter.VAR_POSITIONAL]
-        names = required or [one.name for one in parameters][:1]
+        names = required or [parameter.name for parameter in parameters][:1]
         stated_inputs = dict(self._stated.for_inputs(names).inputs)
         for at, name in enumerate(names):
             if str(at) in stated_inputs:
@@ -140,12 +140,12 @@ class Script:
             message = f"{self.symbol} says nothing of its inputs ({takes})"
             hint = f"`{example}`, or a function that returns (module, inputs)"
             raise UsageError(message, code="IRS623", where=self.where, hint=hint)
-        for one in parameters:
-            if (given := stated_inputs.get(one.name)) is not None:
-                type_ = stated(given, None, one.name)
+        for parameter in parameters:
+            if (given := stated_inputs.get(parameter.name)) is not None:
+                type_ = stated(given, None, parameter.name)
                 shape = tuple(size if isinstance(size, int) else str(size) for size in type_.shape or ())
-                by_name = one.kind is not inspect.Parameter.POSITIONAL_ONLY
-                yield Wanted(one.name, shape, type_.dtype, "ids" if type_.dtype.is_integer else "noise", keyword=by_name)
+                by_name = parameter.kind is not inspect.Parameter.POSITIONAL_ONLY
+                yield Wanted(parameter.name, shape, type_.dtype, "ids" if type_.dtype.is_integer else "noise", keyword=by_name)
 
 
 def _example_type(name: str) -> str:

@@ -114,8 +114,8 @@ def _audit(args: argparse.Namespace) -> int:
     jobs = args.jobs or default_jobs()
     where = {"engine": args.engine, "jobs": jobs, "address": args.address}
     tally = audit(args.source, Path(args.output), setup, **where, again=again, trust=args.trust, told=says)
-    for one in watching:
-        one.ended()
+    for watcher in watching:
+        watcher.ended()
     if not args.quiet:
         sys.stderr.write("".join(f"irscope: {one_line(line)}\n" for line in _summary(tally, says.seconds, args.output)))
     if args.set or args.filter:
@@ -161,8 +161,8 @@ class _Says:
         return time.monotonic() - self._started
 
     def __call__(self, tally: Tally, engine: Engine) -> None:
-        for one in self._watching:
-            one.progress(None, tally.done, tally.listed if tally.is_listed else None, self._text(tally, engine))
+        for watcher in self._watching:
+            watcher.progress(None, tally.done, tally.listed if tally.is_listed else None, self._text(tally, engine))
 
     def _text(self, tally: Tally, engine: Engine) -> str:
         fresh = tally.analysed + tally.copies
@@ -170,7 +170,7 @@ class _Says:
         parts = [f"{tally.done:,} models, {rate:,.0f}/s"]
         if tally.failed:
             parts.append(f"{tally.failed:,} not ok ({', '.join(f'{name} {count:,}' for name, count in tally.reasons.most_common(3))})")
-        slow = max(engine.running(), key=lambda one: one[1], default=("", 0.0))
+        slow = max(engine.running(), key=lambda pair: pair[1], default=("", 0.0))
         if slow[1] > _SLOW:
             parts.append(f"{slow[0].rpartition('/')[2]} since {slow[1]:.0f} s")
         if tally.stopped:

@@ -73,8 +73,8 @@ class Command:
             raise UsageError("has no budgets, so that nothing could fail", code="IRS680", where=plan.file, hint=EXAMPLE)
         watching = progress_from(args)
         checked = check(plan, watching, watching[0].part if watching else None, anew=args.update, trust=args.trust)
-        for one in watching:
-            one.ended()
+        for watcher in watching:
+            watcher.ended()
         if args.update:
             return self._update(checked, args.rows)
         for name, write in OUTPUTS.items():
@@ -101,7 +101,7 @@ class Command:
         made = write_baseline(checked)
         lines = [f"wrote {checked.plan.baseline_name}: {len(made.models)} of {len(checked.models)} models"]
         lines += _first(list(changes_of(checked.baseline, made)), _MOST_CHANGES, "changes", rows)
-        lines += [f"cannot be read: {one.target.key}: {one.error}" for one in checked.failed_models]
+        lines += [f"cannot be read: {model.target.key}: {model.error}" for model in checked.failed_models]
         lines += [f"no file matches: {pattern}" for pattern, _ in checked.plan.missing]
         sys.stderr.write("".join(f"{one_line(line)}\n" for line in lines))
         return _exit_code(checked) if checked.failed_models or checked.plan.missing else ExitCode.OK
@@ -192,38 +192,38 @@ def check_json(checked: Checked) -> CheckJson:
         "passed": checked.is_passed,
         "headline": [well_formed(line) for line in headline(checked)],
         "missing": [well_formed(pattern) for pattern, _ in checked.plan.missing],
-        "models": [_model_json(one) for one in checked.models],
-        "budgets": [_judged_json(one) for one in checked.judged],
+        "models": [_model_json(model) for model in checked.models],
+        "budgets": [_judged_json(verdict) for verdict in checked.judged],
     }
 
 
-def _model_json(one: CheckedModel) -> CheckedModelJson:
-    numbers = one.numbers
+def _model_json(model: CheckedModel) -> CheckedModelJson:
+    numbers = model.numbers
     return {
-        "key": well_formed(one.target.key),
-        "model": well_formed(one.target.model),
-        "device": one.target.settings.device,
-        "sha256": one.sha256,
-        "file": one.file,
-        "runtime": "" if one.card is None else one.card.memory.runtime,
+        "key": well_formed(model.target.key),
+        "model": well_formed(model.target.model),
+        "device": model.target.settings.device,
+        "sha256": model.sha256,
+        "file": model.file,
+        "runtime": "" if model.card is None else model.card.memory.runtime,
         "numbers": {name: _plain(number.value) for name, number in numbers.items()},
         "intervals": {name: [_plain(number.lo), _plain(number.hi)] for name, number in numbers.items() if number.interval is not None},
-        "error": {"code": one.code, "message": well_formed(one.error)} if one.error else None,
+        "error": {"code": model.code, "message": well_formed(model.error)} if model.error else None,
     }
 
 
-def _judged_json(one: Judged) -> JudgedJson:
+def _judged_json(verdict: Judged) -> JudgedJson:
     return {
-        "key": well_formed(one.key),
-        "budget": well_formed(one.budget.text),
-        "line": one.budget.line,
-        "number": one.budget.field,
-        "unit": one.budget.kind.unit,
-        "status": one.status,
-        "now": _plain(one.now.value),
-        "baseline": None if one.base is None else _plain(one.base.value),
-        "change": one.change,
-        "reason": well_formed(one.reason),
+        "key": well_formed(verdict.key),
+        "budget": well_formed(verdict.budget.text),
+        "line": verdict.budget.line,
+        "number": verdict.budget.field,
+        "unit": verdict.budget.kind.unit,
+        "status": verdict.status,
+        "now": _plain(verdict.now.value),
+        "baseline": None if verdict.base is None else _plain(verdict.base.value),
+        "change": verdict.change,
+        "reason": well_formed(verdict.reason),
     }
 
 
@@ -256,9 +256,9 @@ def headline(checked: Checked) -> list[str]:
 
 def failures_of(checked: Checked) -> Iterator[str]:
     """Yield a line for everything that fails, the worst first."""
-    for one in sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status]):
-        if one.status != "ok":
-            yield f"{one.key}: {one.budget.text}: {one.reason}"
+    for verdict in sorted(checked.judged, key=lambda verdict: _WORST_FIRST[verdict.status]):
+        if verdict.status != "ok":
+            yield f"{verdict.key}: {verdict.budget.text}: {verdict.reason}"
     for model in checked.failed_models:
         yield f"{model.target.key}: {model.error}"
     for pattern, _ in checked.plan.missing:
@@ -267,7 +267,7 @@ def failures_of(checked: Checked) -> Iterator[str]:
 
 def check_document(checked: Checked) -> Document:
     """Return the report; its JSON has a schema of its own."""
-    rows = sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status])
+    rows = sorted(checked.judged, key=lambda verdict: _WORST_FIRST[verdict.status])
     columns = [
         Column("verdict"),
         Column("model"),
@@ -283,13 +283,13 @@ def check_document(checked: Checked) -> Document:
         Column("share", Kind.NUMBER, detail=True, help="by which it changed since the baseline"),
     ]
     cells = [
-        (one.status, one.key, one.budget.text, _quantity_text(one.now, one.budget.kind), _base(one), _change(one), one.reason, *_raw(one))
-        for one in rows
+        (row.status, row.key, row.budget.text, _quantity_text(row.now, row.budget.kind), _base(row), _change(row), row.reason, *_raw(row))
+        for row in rows
     ]
     tables = [Table.of(cells, columns, "budgets")]
     models = [
-        (one.target.key, _FILES[one.file] if one.card is not None else "", "read" if one.card is not None else one.error)
-        for one in checked.models
+        (model.target.key, _FILES[model.file] if model.card is not None else "", "read" if model.card is not None else model.error)
+        for model in checked.models
     ]
     tables.append(Table.of(models, [Column("model"), Column("file"), Column("state")], "models"))
     notes = []
@@ -317,23 +317,23 @@ def _plural(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _quantity_text(one: Quantity, kind: Kind) -> str:
-    sign = _SIGNS.get(one.provenance, "")
-    return f"{sign if one.value is not None else ''}{humanise(one, kind)}"
+def _quantity_text(quantity: Quantity, kind: Kind) -> str:
+    sign = _SIGNS.get(quantity.provenance, "")
+    return f"{sign if quantity.value is not None else ''}{humanise(quantity, kind)}"
 
 
-def _base(one: Judged) -> str:
-    return "" if one.base is None else humanise(one.base.value, one.budget.kind)
+def _base(verdict: Judged) -> str:
+    return "" if verdict.base is None else humanise(verdict.base.value, verdict.budget.kind)
 
 
-def _raw(one: Judged) -> tuple[object, ...]:
+def _raw(verdict: Judged) -> tuple[object, ...]:
     """Return what a program reads of a row."""
-    base = None if one.base is None else _plain(one.base.value)
-    return one.budget.field, one.budget.kind.unit, _plain(one.now.value), base, one.change
+    base = None if verdict.base is None else _plain(verdict.base.value)
+    return verdict.budget.field, verdict.budget.kind.unit, _plain(verdict.now.value), base, verdict.change
 
 
-def _change(one: Judged) -> str:
-    return "" if one.change is None else f"{one.change:+.2%}"
+def _change(verdict: Judged) -> str:
+    return "" if verdict.change is None else f"{verdict.change:+.2%}"
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -382,9 +382,9 @@ def _xml(text: str) -> str:
 
 def github(checked: Checked) -> Iterator[str]:
     """Yield a workflow command a failure: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
-    for one in sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status]):
-        if one.status != "ok":
-            yield _annotation(checked, one.budget.line, f"{one.key}: {one.budget.text}", one.reason)
+    for verdict in sorted(checked.judged, key=lambda verdict: _WORST_FIRST[verdict.status]):
+        if verdict.status != "ok":
+            yield _annotation(checked, verdict.budget.line, f"{verdict.key}: {verdict.budget.text}", verdict.reason)
     for model in checked.failed_models:
         yield _annotation(checked, model.target.line, model.target.key, model.error)
     for pattern, line in checked.plan.missing:
@@ -414,15 +414,15 @@ def markdown(checked: Checked) -> Iterator[str]:
     verdict, *_ = headline(checked)
     word, _, rest = verdict.partition(":")
     yield f"**irscope check {word}**:{rest}\n"
-    rows = sorted(checked.judged, key=lambda one: _WORST_FIRST[one.status])
+    rows = sorted(checked.judged, key=lambda verdict: _WORST_FIRST[verdict.status])
     if rows:
         yield "\n| verdict | model | budget | now | baseline | change | why |\n|---|---|---|---|---|---|---|\n"
-    for one in rows:
+    for row in rows:
         cells = (
-            _VERDICTS[one.status],
-            md_code(one.key),
-            md_code(one.budget.text),
-            *(md_text(text) for text in (_quantity_text(one.now, one.budget.kind), _base(one), _change(one), one.reason)),
+            _VERDICTS[row.status],
+            md_code(row.key),
+            md_code(row.budget.text),
+            *(md_text(text) for text in (_quantity_text(row.now, row.budget.kind), _base(row), _change(row), row.reason)),
         )
         yield f"| {' | '.join(cells)} |\n"
     problems = [(model.target.key, model.error) for model in checked.failed_models]

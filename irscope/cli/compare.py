@@ -170,10 +170,10 @@ class Command:
             sides = [side_of_document(path) for path in paths]
         else:
             models = [step_from(one, watching=progress_from(args)) for one in _both(args)]
-            sides = [side_of_step(one) for one in models]
+            sides = [side_of_step(model) for model in models]
         compared = TrainingComparison(*sides)
         write_answer(compared.document(), args)
-        report_diagnostics([said for one in models for said in one.diagnostics], args.verbose)
+        report_diagnostics([said for model in models for said in model.diagnostics], args.verbose)
         return _exit_code(judge(limits, compared.measures()) if limits else None) or strict_code(args, models)
 
     def _with_recording(self, model: str, path: str, args: argparse.Namespace) -> int:

@@ -85,13 +85,13 @@ def words(source: str) -> Iterable[str]:
         return PACKAGES
     from irscope.ops.registry import default_registry as operators
 
-    return sorted(one.name for one in operators())
+    return sorted(operator.name for operator in operators())
 
 
 def _devices() -> Iterator[str]:
     from irscope.devices.catalogue import THIS_MACHINE, all_devices, find_device
 
-    yield from (one.name for one in all_devices())
+    yield from (profile.name for profile in all_devices())
     for name in sorted(set(THIS_MACHINE.values())):
         try:
             find_device(name)
@@ -121,7 +121,7 @@ def offers(typed: Sequence[str]) -> Offers:
     # A model alone is `irscope run MODEL`.
     command = before[0] if before[0] in COMMANDS else "run"
     arguments = [one for one in described(command)["arguments"] if one.get("help") != argparse.SUPPRESS]
-    options = {flag: one for one in arguments for flag in one["flags"]}
+    options = {flag: argument for argument in arguments for flag in argument["flags"]}
     flag, equals, value = last.partition("=") if last.startswith("--") else (last, "", last)
     if last == "=" or (before[-1] == "=" and before[1:]):
         flag, equals, value = before[-1 if last == "=" else -2], "=", last.removeprefix("=")
@@ -131,9 +131,9 @@ def offers(typed: Sequence[str]) -> Offers:
         lead = last[: len(last) - len(value)].removeprefix("=")
         return _offered_values(command, options[flag], value, lead)
     if last.startswith("-"):
-        return _starting_with(last, {flag: _help_text(one) for flag, one in options.items()})
+        return _starting_with(last, {flag: _help_text(option) for flag, option in options.items()})
     taken = sum(not (word[:1] in "-=" or behind[:1] in "-=") for behind, word in itertools.pairwise(before) if word)
-    places = [one for one in arguments if not one["flags"]]
+    places = [argument for argument in arguments if not argument["flags"]]
     return _offered_values(command, places[min(taken, len(places) - 1)], last, "") if places else Offers({})
 
 

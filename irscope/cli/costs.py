@@ -78,9 +78,9 @@ class CompareFlopsCommand:
         counted = [count_with(model, args.against) for model in models_from(args, keep_calls=True)]
         document = counters_document(counted)
         write_answer(document, args)
-        for one in counted:
-            report_diagnostics(one.model.diagnostics, args.verbose)
-        if args.strict and not all(one.is_complete for one in counted):
+        for count in counted:
+            report_diagnostics(count.model.diagnostics, args.verbose)
+        if args.strict and not all(count.is_complete for count in counted):
             sys.stderr.write("irscope: error IRS405: --strict: a counter could not count the model\n")
             return ExitCode.PARTIAL
-        return strict_code(args, [one.model for one in counted], [one.report for one in counted])
+        return strict_code(args, [count.model for count in counted], [count.report for count in counted])

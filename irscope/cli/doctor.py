@@ -208,7 +208,7 @@ class Command:
         )
         report = Report(
             "doctor",
-            headline=tuple(f"problem: {one.problem}: {one.remedy}" for one in findings) or ("no problems found",),
+            headline=tuple(f"problem: {finding.problem}: {finding.remedy}" for finding in findings) or ("no problems found",),
             summary={"irscope": __version__, "python": platform.python_version(), "system": system, "problem_count": len(findings)},
             tables=(packages, *([_table_of(abilities)] if abilities else []), *([_table_inside(entries)] if entries else [])),
         )
@@ -233,12 +233,12 @@ def lacking(abilities: Sequence[Ability], entries: Sequence[Entry], torch: str) 
 
 
 def _table_of(abilities: Sequence[Ability]) -> Table:
-    rows = [(one.name, "no" if one.problem else "yes", one.what, one.problem) for one in abilities]
+    rows = [(ability.name, "no" if ability.problem else "yes", ability.what, ability.problem) for ability in abilities]
     return Table.of(rows, ["ability", "works", "for", "problem"], "with this torch")
 
 
 def _table_inside(entries: Sequence[Entry]) -> Table:
-    rows = [(one.name, one.here or "-", one.problem) for one in entries]
+    rows = [(entry.name, entry.here or "-", entry.problem) for entry in entries]
     return Table.of(rows, ["entry", "here", "problem"], "what differs between releases of torch")
 
 

@@ -62,11 +62,11 @@ class Command:
         from irscope.tools.simulation import Options, world_of
 
         options = Options(device=args.device, torch=args.torch, world=world_of(args.world), rank=args.rank)
-        found = explain_file(Path(args.what), args.target, args.arguments, options, device=args.of_device, tries=not args.no_try)
+        explanation = explain_file(Path(args.what), args.target, args.arguments, options, device=args.of_device, tries=not args.no_try)
         if args.format == "json":
-            write_json(found.to_json(), args)
+            write_json(explanation.to_json(), args)
         else:
-            write_answer(found.document(), args)
+            write_answer(explanation.document(), args)
         return ExitCode.OK
 
 

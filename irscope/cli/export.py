@@ -203,9 +203,9 @@ def _allocator_log(model: Model, lifetimes: str) -> AllocatorLog:
     memory = model.manager.get(CudaMemory(model=lifetimes))  # type: ignore[arg-type]  # argparse has checked it
     if memory.sizes is not None:
         return allocations_of(memory)
-    found = requests_of(model.manager.get(Liveness(model=lifetimes)))  # type: ignore[arg-type]
+    log = requests_of(model.manager.get(Liveness(model=lifetimes)))  # type: ignore[arg-type]
     sys.stderr.write(f"sizes as requested, without an allocator: {memory.reason}\n")
-    return found
+    return log
 
 
 def _csv(model: Model, lifetimes: str) -> Iterable[str]:
@@ -258,9 +258,9 @@ def as_file(args: argparse.Namespace, target: Path) -> Iterator[None]:
 def schedule_of(options: str) -> Schedule:
     """Return the pass that --schedule and its options stand for."""
     text = options.strip().removeprefix("{").removesuffix("}")
-    [found] = parse_pipeline(f"schedule{{{text}}}", default_registry())
-    assert isinstance(found, Schedule)
-    return found
+    [schedule] = parse_pipeline(f"schedule{{{text}}}", default_registry())
+    assert isinstance(schedule, Schedule)
+    return schedule
 
 
 def export_reordered(model: Model, schedule: Schedule, target: Path) -> ExitCode:
@@ -312,8 +312,8 @@ def _in_a_default_session(model: Model, reordered: Path) -> Iterator[str]:
     """Yield what a session with its optimisations asks for with the file as written and as reordered: it changes the graph of both."""
     options = replace(model.options, ort_level="all")
     opened = (open_model(path, options, settings=model.manager.settings) for path in (Path(model.program.path), reordered))
-    figures = [one.manager.get(OrtMemory()).figures for one in opened]
-    before, after = (None if one is None else one.cold.peak.requested for one in figures)
+    figures = [model.manager.get(OrtMemory()).figures for model in opened]
+    before, after = (None if figure is None else figure.cold.peak.requested for figure in figures)
     if before is not None and after is not None:
         saved = f"{1 - after / before:.1%} less" if after < before else "no less"
         yield f"in a default session, after its optimisations: {bytes_text(before)} as written, {bytes_text(after)} reordered, {saved}"

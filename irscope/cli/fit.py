@@ -122,7 +122,7 @@ class Command:
         else:
             raise UsageError(f"--free takes one symbol or two, not {len(free)}", code="IRS337", hint="two are separated by a comma")
         if GENERATES in model.program.metadata:
-            document = replace(document, reports=tuple(replace(one, notes=(*one.notes, _FORWARD)) for one in document.reports))
+            document = replace(document, reports=tuple(replace(report, notes=(*report.notes, _FORWARD)) for report in document.reports))
         if worst.fits or args.format == "json":
             write_answer(document, args)
         if worst.fits:
@@ -145,20 +145,20 @@ class Command:
         step = argparse.ArgumentParser()
         add_step_arguments(step)
         of_step = vars(step.parse_args(["--optimizer", args.optimizer] if args.optimizer else []))
-        made = argparse.Namespace(**{**of_step, **{name: one for name, one in vars(args).items() if name not in of_step}})
+        made = argparse.Namespace(**{**of_step, **{name: variable for name, variable in vars(args).items() if name not in of_step}})
         watching = progress_from(args)
         target = target_of(opened_for(args))
         memory = room_of(args.memory, target)
         found, info = fit_training(lambda batch: step_from(made, batch, watching), memory, load_options(args).bind.get("batch", 4))
-        for one in watching:
-            one.ended()
+        for watcher in watching:
+            watcher.ended()
         write_answer(found.document(info), args)
         return found.exit_code
 
     def _generating(self, args: argparse.Namespace, free: list[str], how: How) -> int:
         """Answer for a language model that generates."""
         watching = progress_from(args)
-        found = fit_generation(
+        fit = fit_generation(
             args.model,
             memory=args.memory,
             free=",".join(free),
@@ -171,7 +171,7 @@ class Command:
             on_progress=functools.partial(watching[0].progress, None) if watching else None,
             **how._asdict(),
         )
-        for one in watching:
-            one.ended()
-        write_answer(found.document(), args)
-        return ExitCode.OK if found.fits else ExitCode.FINDINGS
+        for watcher in watching:
+            watcher.ended()
+        write_answer(fit.document(), args)
+        return ExitCode.OK if fit.fits else ExitCode.FINDINGS

@@ -82,7 +82,7 @@ def short_help(name: str) -> str:
         "arguments and most used options:" if places else "most used options:",
         *(_line_of(argument, width) for argument in (*places, *common)),
         "",
-        f"`irscope {name} --help all` lists all {len({id(one) for one in options.values()})} options in groups.",
+        f"`irscope {name} --help all` lists all {len({id(option) for option in options.values()})} options in groups.",
     ]
     used = len("\n".join(rest).splitlines()) + 2
     return "\n".join([usage, "", *_paragraphs(entry["description"], _SCREEN - used, width), *rest, ""])

@@ -296,9 +296,9 @@ def _program_in(arguments: Sequence[str]) -> int:
     its module.
     """
     if arguments[:1] in (["record"], ["explain"]):
-        for place, one in enumerate(arguments[1:], 1):
-            if one == "-m" or (one.endswith(".py") and not one.startswith("-") and os.path.isfile(one)):
-                return place + 1 + (one == "-m")
+        for place, argument in enumerate(arguments[1:], 1):
+            if argument == "-m" or (argument.endswith(".py") and not argument.startswith("-") and os.path.isfile(argument)):
+                return place + 1 + (argument == "-m")
     return len(arguments)
 
 
@@ -311,7 +311,7 @@ def _names_model(arguments: Sequence[str]) -> bool:
     candidates = arguments if arguments[0].startswith("-") else arguments[:1]
     if not arguments[0].startswith("-") and is_pattern(arguments[0]):
         return True
-    return any(os.path.exists(one) or is_name(one) for one in candidates if not one.startswith("-"))
+    return any(os.path.exists(candidate) or is_name(candidate) for candidate in candidates if not candidate.startswith("-"))
 
 
 def command_named(name: str) -> CommandType:

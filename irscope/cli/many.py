@@ -116,15 +116,15 @@ def analyse(
         if chosen is not None:
             card = make_card(opened, chosen, brief=True)
             said += card.diagnostics
-            worst = max((one.severity for one in said), default=None)
+            worst = max((remark.severity for remark in said), default=None)
             return Row(model, sizes, card, error=card.failure, severity=worst, unknown=tuple(incomplete(card.fields())))
         results = Results(opened.manager.run(args.passes), opened.manager.settings)
         reports = results.reports
-        said += [one for report in reports for one in report.diagnostics]
+        said += [diagnostic for report in reports for diagnostic in report.diagnostics]
         unknown = [report.pass_name for report in reports if report.coverage and report.coverage.known < report.coverage.total]
         kept = tuple(replace(report, tables=(), series=(), diagnostics=(), notes=()) for report in reports)
-        guesses = [f"assumed {one.text}" for one in opened.program.guesses]
-        return Row(model, sizes, None, kept, None, max((one.severity for one in said), default=None), (*unknown, *guesses))
+        guesses = [f"assumed {assumed.text}" for assumed in opened.program.guesses]
+        return Row(model, sizes, None, kept, None, max((remark.severity for remark in said), default=None), (*unknown, *guesses))
     except Cancelled:
         raise
     except IrscopeError as error:

@@ -165,17 +165,17 @@ class Command:
             document = replace(document, card=card, reports=() if is_card_alone else (*document.reports, *further))
         if done or failure is None:
             write_answer(document, args)
-        found = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
+        diagnostics = [diagnostic for report in results.reports for diagnostic in report.diagnostics]
         # On a terminal the report has just shown them; twice on one screen is once too often.
         shown_already = args.format == "text" and not is_card_alone and args.output is None and sys.stdout.isatty()
-        report_diagnostics([*model.diagnostics, *remarks, *([] if shown_already else found)], args.verbose)
+        report_diagnostics([*model.diagnostics, *remarks, *([] if shown_already else diagnostics)], args.verbose)
         if args.timing:
             _print_timing(timing, document)
         if failure is not None:
             raise failure
         # Nobody asked a page for all of its passes: where one leaves something out, that is said there.
-        asked = tuple(replace(one, partial=False) for one in results.reports) if is_page else results.reports
-        return _exit_code(args, model, asked, [*model.diagnostics, *found])
+        asked = tuple(replace(report, partial=False) for report in results.reports) if is_page else results.reports
+        return _exit_code(args, model, asked, [*model.diagnostics, *diagnostics])
 
 
 def _leave_collecting() -> None:
@@ -221,7 +221,7 @@ def _with_taken(document: Document, session: Model | None) -> Document:
     if session is None or document.model is None:
         return document
     known = document.model.assumed
-    further = [replace(one, why=f"for memory: {one.why}") for one in session.program.assumed if one not in known]
+    further = [replace(guess, why=f"for memory: {guess.why}") for guess in session.program.assumed if guess not in known]
     return replace(document, model=replace(document.model, assumed=(*known, *further)))
 
 
@@ -262,12 +262,12 @@ def print_after(model: Model, subject: Transform, changed: bool) -> None:
 
 def _instruments(args: argparse.Namespace, timing: Timing) -> list[Instrument]:
     """Return what looks on while passes run."""
-    found: list[Instrument] = [timing]
+    instruments: list[Instrument] = [timing]
     if args.dump_ir:
-        found.append(DumpOnChange(Path(args.dump_ir)))
+        instruments.append(DumpOnChange(Path(args.dump_ir)))
     if args.skip:
-        found.append(SkipPasses(frozenset(args.skip.split(","))))
-    return found
+        instruments.append(SkipPasses(frozenset(args.skip.split(","))))
+    return instruments
 
 
 def _shows_card(args: argparse.Namespace) -> bool:
@@ -371,8 +371,8 @@ def _explaining(passes: Iterable[Pass], node: str) -> tuple[Pass, ...]:
 
 def report_diagnostics(diagnostics: Iterable[Diagnostic], verbose: int, most: int = _MOST_DIAGNOSTICS) -> None:
     """Diagnostics on stderr, the most severe first; notes, and more than some warnings, only for those who asked for more."""
-    said = dict.fromkeys(one for one in diagnostics if one.severity > Severity.NOTE or verbose)
-    shown = sorted(said, key=lambda one: -one.severity)
+    said = dict.fromkeys(diagnostic for diagnostic in diagnostics if diagnostic.severity > Severity.NOTE or verbose)
+    shown = sorted(said, key=lambda remark: -remark.severity)
     limit = len(shown) if verbose else most
     sys.stderr.writelines(f"{one_line(str(diagnostic))}\n" for diagnostic in shown[:limit])
     if len(shown) > limit:
@@ -391,13 +391,13 @@ def strict_code(args: argparse.Namespace, models: Sequence[Model], reports: Sequ
     if not args.strict:
         return ExitCode.OK
     incomplete = [report.pass_name for report in reports if report.coverage and report.coverage.known < report.coverage.total]
-    guesses = dict.fromkeys(one for model in models for one in model.program.guesses)
+    guesses = dict.fromkeys(assumed for model in models for assumed in model.program.guesses)
     said = [f"{', '.join(dict.fromkeys(incomplete))} left something unknown"] if incomplete else []
     said_of = [*(model.diagnostics for model in models), *(report.diagnostics for report in reports)]
     wrong = [diagnostic for diagnostics in said_of for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
     said += [f"errors of the model, first {wrong[0].code}: {wrong[0].message}"] if wrong else []
     said += dict.fromkeys(report.inferred for report in reports if report.inferred)
-    said += [f"assumed {'; '.join(one.text for one in guesses)}"] if guesses else []
+    said += [f"assumed {'; '.join(guess.text for guess in guesses)}"] if guesses else []
     for line in said:
         sys.stderr.write(one_line(f"irscope: error IRS540: --strict: {line}") + "\n")
     return ExitCode.PARTIAL if said else ExitCode.OK
@@ -435,7 +435,7 @@ def _grid_option(grid: str) -> str:
 
 def at_stated_sizes(model: Model, card: Card) -> Model:
     """Return the model with numbers for the sizes that the card is for; as it is where it cannot be read again."""
-    wanted = {one.symbol: one.size for one in card.sizes if one.is_assumed}
+    wanted = {size.symbol: size.size for size in card.sizes if size.is_assumed}
     if not wanted:
         return model
     try:

@@ -218,28 +218,28 @@ class Command:
             ranks = all_ranks(program, options, max(args.most_ranks, 1))
             options = replace(options, rank=ranks.classes[0].document["rank"])
             tried = self._tried(args, program, options, ranks)
-            for one in watching:
-                one.ended()
+            for watcher in watching:
+                watcher.ended()
             return self._answer(args, ranks, tried, interrupted=ranks.interrupted)
         if not _alone and ("torch" in sys.modules or sys.stdout is not sys.__stdout__):
             return _apart(args.command_line)
         interrupted = False
         with _own_output(args.format != "text" and (args.output is None or _is_export(args))):
             try:
-                found = simulate_script(args.script, args.arguments, options, is_module=args.is_module)
+                simulation = simulate_script(args.script, args.arguments, options, is_module=args.is_module)
             except Interrupted as stop:
-                found, interrupted = stop.simulation, True
-        again = None if interrupted or _served else _answered(args, found)
-        return self._whole(args, program, options, found, interrupted=interrupted) if again is None else again
+                simulation, interrupted = stop.simulation, True
+        again = None if interrupted or _served else _answered(args, simulation)
+        return self._whole(args, program, options, simulation, interrupted=interrupted) if again is None else again
 
-    def _whole(self, args: argparse.Namespace, program: Program, options: Options, found: Simulation, *, interrupted: bool) -> int:
+    def _whole(self, args: argparse.Namespace, program: Program, options: Options, run: Simulation, *, interrupted: bool) -> int:
         """Answer with a run of one rank, and with what further runs tell."""
-        if options.both_ends and not _served and found.outcome in ("finished", "steps", "oom"):
-            if found.counts_all:
-                found.fewest = run_otherwise(program, replace(options, answer=0), "masks without elements")
-            if found.routes and options.routing == "balanced":
-                found.skewed = run_otherwise(program, replace(options, routing="skewed"), "all tokens to the same experts")
-        return self._answer(args, found, None if interrupted else self._tried(args, program, options, found), interrupted=interrupted)
+        if options.both_ends and not _served and run.outcome in ("finished", "steps", "oom"):
+            if run.counts_all:
+                run.fewest = run_otherwise(program, replace(options, answer=0), "masks without elements")
+            if run.routes and options.routing == "balanced":
+                run.skewed = run_otherwise(program, replace(options, routing="skewed"), "all tokens to the same experts")
+        return self._answer(args, run, None if interrupted else self._tried(args, program, options, run), interrupted=interrupted)
 
     def _runs(self, args: argparse.Namespace, program: Program, options: Options) -> int:
         """Run the program several times: for the largest size of an option of its own, or for each combination of values."""
@@ -325,17 +325,17 @@ def _apart(line: Sequence[str]) -> int:
     return _write_on(processes.run(processes.irscope(line), asked=None))
 
 
-def _answered(args: argparse.Namespace, found: Simulation) -> int | None:
+def _answered(args: argparse.Namespace, run: Simulation) -> int | None:
     """Run a program that failed after it had read a made-up value once more, with ones. None where it did not, or fails then too."""
-    if found.outcome != "error" or found.made_up is None or args.answer is not None:
+    if run.outcome != "error" or run.made_up is None or args.answer is not None:
         return None
     line: Sequence[str] = args.command_line
     begin = line.index("simulate") + 1
     done = processes.run(processes.irscope([*line[:begin], "--answer", "1", *line[begin:]]), asked=None)
     if done.code not in (ExitCode.OK, ExitCode.FINDINGS):
         return None
-    why = f"{found.made_up.line} read a value of the device, which is not computed, got {found.made_up.value}, and the program failed"
-    sys.stderr.write(f"irscope: {printable(f'{why} at {found.line}')}: this is the run with --answer 1\n")
+    why = f"{run.made_up.line} read a value of the device, which is not computed, got {run.made_up.value}, and the program failed"
+    sys.stderr.write(f"irscope: {printable(f'{why} at {run.line}')}: this is the run with --answer 1\n")
     return _write_on(done)
 
 

@@ -242,14 +242,14 @@ class Repro:
         parser.add_argument("--trust", action="store_true", help="run the script that the file names: only for sources you trust")
 
     def run(self, args: argparse.Namespace) -> int:
-        found = read_reproducer(Path(args.file))
-        pipeline = args.passes or found.pipeline
+        reproducer = read_reproducer(Path(args.file))
+        pipeline = args.passes or reproducer.pipeline
         if not (args.passes or args.trust) and (script := script_in(pipeline)):
             hint = "look at the script; --trust runs it, --passes names another"
             raise UsageError(f"the reproducer names a script to run, {script}", code="IRS482", where=args.file, hint=hint)
         sys.stderr.write(f"{one_line(f'running {pipeline}')}\n")
-        with reading(args.file, len(found.text)):
-            program = program_in(found.text, args.file)
+        with reading(args.file, len(reproducer.text)):
+            program = program_in(reproducer.text, args.file)
             check_sizes(program)
         Manager(program, annotate=Annotate()).run(pipeline)
         write_stream(sys.stdout, ["the passes ran without an error: not reproduced\n"])

@@ -111,21 +111,21 @@ class Command:
             document = models[0].document(models[0].run(_with_checkpoint(args)))
             made = compiled_report(models[0])
             document = document if made is None else replace(document, reports=(*document.reports, made))
-        for one in watching:
-            one.ended()
+        for watcher in watching:
+            watcher.ended()
         model = next(iter(models.values()))
-        series = [one for report in document.reports for one in report.series] if args.batches or args.memory else []
+        series = [series for report in document.reports for series in report.series] if args.batches or args.memory else []
         if args.plan_out:
             document = replace(document, reports=(write_plan(model, args.budget, args.plan_out, args.seconds), *document.reports))
-        steps = {f"batch {batch}" if batch else "": one for batch, one in models.items()}
+        steps = {f"batch {batch}" if batch else "": model for batch, model in models.items()}
         picture = args.picture or "memory"
         write_answer(document, args, lambda: (step_panels(picture, steps, series, args.seconds), picture_title(picture, model)))
         _write_profiles(args, model)
         if args.picture and not args.plot and args.format == "text" and args.output is None:
             encoding = sys.stdout.encoding or "utf-8"
             write_stream(sys.stdout, (f"{line}\n" for line in picture_lines(args.picture, steps, series, args.seconds, encoding)))
-        found = [diagnostic for report in document.reports for diagnostic in report.diagnostics]
-        report_diagnostics([*model.diagnostics, *found], args.verbose)
+        diagnostics = [diagnostic for report in document.reports for diagnostic in report.diagnostics]
+        report_diagnostics([*model.diagnostics, *diagnostics], args.verbose)
         return strict_code(args, [*models.values()], document.reports)
 
 

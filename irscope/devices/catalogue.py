@@ -38,9 +38,9 @@ def find_device(text: str) -> DeviceProfile:
     key = _comparable_name(text)
     if key in THIS_MACHINE:
         return _this_machine(THIS_MACHINE[key])
-    found = _built_in().get(key)
-    if found is not None:
-        return found
+    profile = _built_in().get(key)
+    if profile is not None:
+        return profile
     if text.endswith(".json") or "/" in text or os.sep in text:
         return read_profile(Path(text))
     names = _with_plugins()
@@ -80,8 +80,8 @@ def all_devices() -> tuple[DeviceProfile, ...]:
 def catalogued(name: str) -> DeviceProfile | None:
     """Return the profile of a device by the name that its driver gives it: the one whose short name has the most words of it."""
     words = set(re.split(r"[^a-z0-9]+", name.lower()))
-    found = [one for one in all_devices() if set(one.name.split("-")) <= words]
-    return max(found, key=lambda one: len(one.name.split("-")), default=None)
+    profiles = [profile for profile in all_devices() if set(profile.name.split("-")) <= words]
+    return max(profiles, key=lambda profile: len(profile.name.split("-")), default=None)
 
 
 def calibration_file(name: str) -> Path:
@@ -118,7 +118,7 @@ def _with_plugins() -> dict[str, DeviceProfile]:
 
 
 def _add(found: dict[str, DeviceProfile], folder: Traversable, owner: str) -> None:
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
+    for entry in sorted(folder.iterdir(), key=lambda path: path.name):
         if not entry.name.endswith(".json"):
             continue
         profile = _read_entry(entry, owner)

@@ -359,10 +359,10 @@ class _Reader:
 
 
 def _one_of(text: str, known: Sequence[Name], place: str) -> Name:
-    found = next((name for name in known if name == text), None)
-    if found is None:
+    name = next((name for name in known if name == text), None)
+    if name is None:
         raise Misfit(f"no such name: {text!r}; there are {', '.join(known)}", place)
-    return found
+    return name
 
 
 def _capability(text: str) -> tuple[int, int] | None:

@@ -211,8 +211,8 @@ def _minor(text: str) -> str:
 @functools.cache
 def _installed_ort() -> str:
     """Return the version of the installed package, from the name of the folder of its metadata: importlib.metadata imports much."""
-    found = importlib.util.find_spec("onnxruntime")
-    for package in found.submodule_search_locations or () if found is not None else ():
+    spec = importlib.util.find_spec("onnxruntime")
+    for package in spec.submodule_search_locations or () if spec is not None else ():
         with contextlib.suppress(OSError):
             for name in sorted(os.listdir(os.path.dirname(package))):
                 if match := _ORT_METADATA.fullmatch(name):

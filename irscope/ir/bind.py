@@ -36,11 +36,11 @@ def symbol_named(program: Program, name: str) -> str | None:
     role = next((role for role in (BATCH, SEQUENCE) if name in role), None)
     if role is None:
         return None
-    found = [symbol for symbol in program.symbols if symbol in role]
-    if not found:
+    symbols = [symbol for symbol in program.symbols if symbol in role]
+    if not symbols:
         first = _nameless(program, 0)
-        found = first if role is BATCH else [symbol for symbol in _nameless(program, 1) if symbol not in first]
-    return found[0] if len(found) == 1 else None
+        symbols = first if role is BATCH else [symbol for symbol in _nameless(program, 1) if symbol not in first]
+    return symbols[0] if len(symbols) == 1 else None
 
 
 _WORD: Final = re.compile(r"[^\W\d]\w*")
@@ -199,9 +199,9 @@ def element_names(program: Program) -> list[str]:
 def only_elements(program: Program) -> dict[str, str]:
     """Return names of inputs with a single element on one axis, with the name of that element: both mean it."""
     return {
-        element_stem(value.name): str(found[0])
-        for value, found in bindable_elements(program).items()
-        if len(found) == 1 and value.name is not None and value.type.shape != ()
+        element_stem(value.name): str(element[0])
+        for value, element in bindable_elements(program).items()
+        if len(element) == 1 and value.name is not None and value.type.shape != ()
     }
 
 
@@ -327,9 +327,9 @@ def over_option(program: Program, symbol: SymDim) -> str:
 
 def next_possible(program: Program, name: str, size: int) -> int:
     """Return the first size of a symbol, from this one on, that no node contradicts by itself; the size as it is where none is near."""
-    rules = [one for one in program.constraints if one.names == {name}]
+    rules = [constraint for constraint in program.constraints if constraint.names == {name}]
     for tried in range(size, size + _MOST_TRIED if rules else size):
-        sides = [(one, bind(one.left, {name: tried}), bind(one.right, {name: tried})) for one in rules]
+        sides = [(rule, bind(rule.left, {name: tried}), bind(rule.right, {name: tried})) for rule in rules]
         if all(isinstance(left, int) and isinstance(right, int) and one.holds(left, right) for one, left, right in sides):
             return tried
     return size

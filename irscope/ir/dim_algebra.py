@@ -67,8 +67,8 @@ def _leaf(kind: Kind, name: str, lo: int | None, hi: int | None) -> SymDim:
 
 def known_operation(kind: Kind, args: tuple[Dim, ...]) -> SymDim | None:
     """Return the operation if it exists already, which proves that it cannot be simplified."""
-    found = known_atom(kind, args)
-    return None if found is None else atom_dim(found)
+    atom = known_atom(kind, args)
+    return None if atom is None else atom_dim(atom)
 
 
 def operation(kind: Kind, args: tuple[Dim, ...]) -> Dim:

@@ -201,13 +201,13 @@ def negate(a: Interval) -> Interval:
     return None if a[1] is None else -a[1], None if a[0] is None else -a[0]
 
 
-def refine(poly: Raw, found: Interval) -> Interval:
+def refine(poly: Raw, interval: Interval) -> Interval:
     """Tighten interval bounds where terms that rise and terms that fall depend on the same symbols, as in x - x//2."""
     if len(poly) > SEARCH_TERMS or not _tangled(poly):
-        return found
+        return interval
     values = sample(poly.items(), sample_points({leaf for mono in poly for atom in mono for leaf in atom.leaves or (atom,)}))
     mirrored = None if values is None else tuple(-value for value in values)
-    return _raised(poly, found[0], values), negate((_raised(_raw_scaled(poly, -1), negate(found)[0], mirrored), None))[1]
+    return _raised(poly, interval[0], values), negate((_raised(_raw_scaled(poly, -1), negate(interval)[0], mirrored), None))[1]
 
 
 def _raised(poly: Raw, lo: int | None, values: tuple[int, ...] | None) -> int | None:
@@ -757,12 +757,12 @@ def as_dim(value: Dim) -> Dim:
 def intern_atom(kind: Kind, name: str, args: tuple[Dim, ...], bounds: Interval) -> Atom:
     """Return the symbol or operation with this name or these arguments."""
     key = (kind, args) if args else (kind, name, *bounds)
-    found = _ATOMS.get(key)
-    if found is None:
+    atom = _ATOMS.get(key)
+    if atom is None:
         made = Atom(kind, name, args, bounds, next(_SERIALS))
         with _LOCK:
-            found = _ATOMS.setdefault(key, made)
-    return found
+            atom = _ATOMS.setdefault(key, made)
+    return atom
 
 
 def known_atom(kind: Kind, args: tuple[Dim, ...]) -> Atom | None:
@@ -809,9 +809,9 @@ def from_terms(terms: dict[Monomial, int]) -> Dim:
 
 def intern_terms(terms: tuple[Term, ...]) -> Dim:
     """Return the polynomial with these sorted terms and no zero coefficient; a number where only a constant is left."""
-    found = _POLYNOMIALS.get(terms)
-    if found is not None:
-        return found
+    dim = _POLYNOMIALS.get(terms)
+    if dim is not None:
+        return dim
     if not terms:
         return 0
     if terms[0][0] is ONE:

@@ -75,12 +75,12 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 def total_of(sizes: Iterable[Dim | None]) -> Dim | None:
     """Return all sizes added up; None where one of them is unknown."""
-    found: Dim = 0
+    dim: Dim = 0
     for size in sizes:
         if size is None:
             return None
-        found = found + size
-    return found
+        dim = dim + size
+    return dim
 
 
 def round_up(size: int, multiple: int) -> int:

@@ -50,12 +50,12 @@ class Scope:
             children = {}
             _set_children(self, children)
         key = (name, call) if call else name
-        found = children.get(key)
-        if found is None:
-            found = children[key] = Scope(self, name, cls, call)
-        elif cls and not found.cls:
-            found.cls = cls
-        return found
+        child = children.get(key)
+        if child is None:
+            child = children[key] = Scope(self, name, cls, call)
+        elif cls and not child.cls:
+            child.cls = cls
+        return child
 
     @property
     def children(self) -> tuple[Scope, ...]:

@@ -185,8 +185,8 @@ def _header_lines(program: Program) -> Iterator[str]:
         yield f"meta {quote(INFERRED)} {quote(inferred)}"
     for name, number in program.given.items():
         yield f"given {quote(name)} {number}"
-    for one in program.assumed:
-        yield f"{'guess' if one.is_guess else 'default'} {quote(one.what)} {quote(one.value)} {quote(one.why)}"
+    for assumption in program.assumed:
+        yield f"{'guess' if assumption.is_guess else 'default'} {quote(assumption.what)} {quote(assumption.value)} {quote(assumption.why)}"
     for name, size in program.symbols.items():
         yield f"symbol {name} {_bounds_text(size)}"
     for size in mentions(program).symbols:

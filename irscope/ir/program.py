@@ -86,7 +86,7 @@ class Constraint:
     def names(self) -> frozenset[str]:
         """Return the symbols that both sizes are made of."""
         sizes = (one for one in (self.left, self.right) if isinstance(one, SymDim))
-        return frozenset(str(each) for one in sizes for each in one.symbols())
+        return frozenset(str(each) for size in sizes for each in size.symbols())
 
     def holds(self, left: int, right: int) -> bool:
         """Return whether two numbers are related in that way."""
@@ -351,12 +351,12 @@ class Program:
     @property
     def table_sizes(self) -> dict[str, tuple[int, Constraint]]:
         """Symbols that are 1 or the length of what they are broadcast with, as of a table of positions, with that length."""
-        found: dict[str, tuple[int, Constraint]] = {}
-        for one in self.constraints:
-            solved = only_size(one.left, one.right) if one.relation is Relation.BROADCAST else None
+        sizes: dict[str, tuple[int, Constraint]] = {}
+        for constraint in self.constraints:
+            solved = only_size(constraint.left, constraint.right) if constraint.relation is Relation.BROADCAST else None
             if solved is not None and solved[1] is not None and solved[0] not in self.only_sizes:
-                found.setdefault(solved[0], (solved[1], one))
-        return found
+                sizes.setdefault(solved[0], (solved[1], constraint))
+        return sizes
 
     @property
     def watched(self) -> Observed | None:
@@ -377,7 +377,7 @@ class Program:
     @property
     def guesses(self) -> tuple[Assumed, ...]:
         """Return what was assumed without anything that vouches for it."""
-        return tuple(one for one in self.assumed if one.is_guess)
+        return tuple(assumption for assumption in self.assumed if assumption.is_guess)
 
     @property
     def node_count(self) -> int:
@@ -513,48 +513,48 @@ def mentions(program: Program) -> Mentions:
 
 def _types_and_sizes(program: Program) -> list[Type | SymDim]:
     """Return types of values, and types and sizes in attributes."""
-    found: dict[Type | SymDim, None] = {}
+    types: dict[Type | SymDim, None] = {}
     for body in program.bodies():
-        found.update([(value.type, None) for value in body.inputs])
-        found.update([(value.type, None) for value in body.weights])
+        types.update([(value.type, None) for value in body.inputs])
+        types.update([(value.type, None) for value in body.weights])
         for node in body:
             for value in node.outputs:
-                found[value.type] = None
+                types[value.type] = None
             if node.attrs:
                 for attr in node.attrs.values():
                     if type(attr) not in PLAIN_ATTRS:
-                        found.update(dict.fromkeys(_parts(attr)))
-    return list(found)
+                        types.update(dict.fromkeys(_parts(attr)))
+    return list(types)
 
 
 def _parts(attr: Attr) -> list[Type | SymDim]:
     """Return the types and sizes in an attribute, however nested."""
-    found: list[Type | SymDim] = []
+    parts: list[Type | SymDim] = []
     todo: list[Attr] = [attr]
     while todo:
         item = todo.pop()
         if isinstance(item, tuple | list):
             todo.extend([part for part in item if type(part) not in PLAIN_ATTRS])
         elif isinstance(item, SymDim | Type):
-            found.append(item)
-    return found
+            parts.append(item)
+    return parts
 
 
 def _tensors_within(type_: Type) -> list[TensorType]:
     """Return the tensor types that a type consists of."""
-    found: list[TensorType] = []
+    tensor_types: list[TensorType] = []
     todo = [type_]
     while todo:
         item = todo.pop()
         if isinstance(item, TensorType):
-            found.append(item)
+            tensor_types.append(item)
         elif isinstance(item, SequenceType | OptionalType):
             todo.append(item.element)
         elif isinstance(item, TupleType):
             todo.extend(item.elements)
         elif isinstance(item, MapType):
             todo.append(item.value)
-    return found
+    return tensor_types
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -104,11 +104,11 @@ class TensorType(Type):
     @property
     def nbytes(self) -> Dim | None:
         try:
-            found: Dim | None = self._nbytes
+            dim: Dim | None = self._nbytes
         except AttributeError:  # it is worked out once, when it is first asked for
-            found = self._counted_bytes()
-            _filled(self, _nbytes=found)
-        return found
+            dim = self._counted_bytes()
+            _filled(self, _nbytes=dim)
+        return dim
 
     def _counted_bytes(self) -> Dim | None:
         bits = self.dtype.bits
@@ -199,9 +199,9 @@ def tensor(dtype: DType, shape: Iterable[Dim] | None, device: str = "", layout: 
     """Return the tensor type with these fields; `shape=None` means that the rank is unknown."""
     sizes = None if shape is None else tuple(shape)
     key = (dtype, sizes, device, layout)
-    found = _interned.get(key)
-    if found is not None:
-        return found  # type: ignore[return-value]  # keys of this form only ever hold tensor types
+    tensor_type = _interned.get(key)
+    if tensor_type is not None:
+        return tensor_type  # type: ignore[return-value]  # keys of this form only ever hold tensor types
     made = _filled(TensorType(), dtype=dtype, shape=sizes, device=device, layout=layout)
     _interned[key] = _filled(made, text=_tensor_text(made))
     return made

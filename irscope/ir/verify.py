@@ -302,9 +302,9 @@ def verify(program: Program) -> list[Diagnostic]:
 
 def check(program: Program) -> None:
     """Raise VerifyError about the first breach of the rules, if there is one."""
-    found = verify(program)
-    if found:
-        first, more = found[0], len(found) - 1
+    diagnostics = verify(program)
+    if diagnostics:
+        first, more = diagnostics[0], len(diagnostics) - 1
         hint = f"and {more} more {'problem' if more == 1 else 'problems'}" if more else ""
         raise VerifyError(first.message, code=first.code, where=program.path, hint=hint)
 

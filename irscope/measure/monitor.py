@@ -88,8 +88,8 @@ class Monitor:
     def take(self) -> list[Sample]:
         """Samples since the last call."""
         with self._lock:
-            found, self._pending = self._pending, []
-        return found
+            samples, self._pending = self._pending, []
+        return samples
 
     def stop(self) -> Machine:
         """End, and say what there was in all."""
@@ -236,7 +236,7 @@ class Linux:
         for line in _text(self._proc / "stat").splitlines():
             name, *numbers = line.split()
             if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in self._cpus:
-                ticks = [int(one) for one in numbers[:8]]  # user nice system idle iowait irq softirq steal; guests are in user
+                ticks = [int(number) for number in numbers[:8]]  # user nice system idle iowait irq softirq steal; guests are in user
                 passed += sum(ticks)
                 busy += sum(ticks) - ticks[3] - ticks[4]
         return (busy * _TICK, passed * _TICK) if passed else (None, None)
@@ -254,7 +254,7 @@ class Linux:
             fields = text.rpartition(")")[2].split()
             total += sum(int(one) for one in fields[11:15]) if len(fields) > 14 else 0  # children that have ended too
             for children in (self._proc / str(number) / "task").glob("*/children"):
-                pending += [int(one) for one in _text(children).split()]
+                pending += [int(part) for part in _text(children).split()]
         return total * _TICK
 
     def _io(self) -> tuple[int | None, int | None]:
@@ -265,23 +265,23 @@ class Linux:
         return int(found["read_bytes"]), int(found["write_bytes"])
 
     def _throttled(self) -> int | None:
-        numbers = [_number(one) for one in self._throttles]
-        return sum(one for one in numbers if one is not None) if self._throttles else None
+        numbers = [_number(throttle) for throttle in self._throttles]
+        return sum(number for number in numbers if number is not None) if self._throttles else None
 
     def _joules(self) -> dict[str, float]:
         return {name: value / 1e6 for name, path in self._rapl.items() if (value := _number(path)) is not None}
 
     def _counters(self) -> dict[str, Path]:
-        found: dict[str, Path] = {}
+        counters: dict[str, Path] = {}
         zones = sorted(self._sys.glob("class/powercap/intel-rapl:*"))
         for zone in zones:
             counter, name = zone / "energy_uj", _text(zone / "name").strip() or zone.name
             if _number(counter) is not None:
-                found[f"{name}-{zone.name.partition(':')[2]}" if name in found else name.replace("package-", "package ")] = counter
-        if not found:
+                counters[f"{name}-{zone.name.partition(':')[2]}" if name in counters else name.replace("package-", "package ")] = counter
+        if not counters:
             why = "RAPL's counters are there, but only root may read them" if zones else "there are no counters (RAPL)"
             self.unread["power of the processor"] = why
-        return found
+        return counters
 
     # -- a moment ----------------------------------------------------------------------------------------------
 
@@ -310,10 +310,10 @@ class Linux:
     def _fastest(self) -> float | None:
         """Return the most that the governor allows at all; without cpufreq nobody tells."""
         speeds = [_number(self._sys / f"devices/system/cpu/cpu{cpu}/cpufreq/base_frequency") for cpu in self._cpus]
-        speeds = [one for one in speeds if one] or [
+        speeds = [speed for speed in speeds if speed] or [
             _number(self._sys / f"devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq") for cpu in self._cpus
         ]
-        known = [one for one in speeds if one]
+        known = [speed for speed in speeds if speed]
         return max(known) / 1000 if known else None
 
     def _thermometers(self) -> list[Path]:

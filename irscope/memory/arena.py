@@ -55,12 +55,12 @@ class Region:
 
     def chunks(self) -> list[Chunk]:
         """Its chunks by address."""
-        found = []
+        chunks = []
         chunk: Chunk | None = self.first
         while chunk is not None:
-            found.append(chunk)
+            chunks.append(chunk)
             chunk = chunk.next
-        return found
+        return chunks
 
 
 def split(chunk: Chunk, size: int) -> Chunk:
@@ -415,7 +415,7 @@ def likeness_of(arena: BfcArena) -> tuple[object, ...]:
     """Equal for arenas that treat the same further requests alike, as long as nothing that is in use now is freed: chunks in use keep
     free ones apart, of which then only the sizes matter."""
     growth = arena._growth.next_size, arena._limit, arena._device_memory, arena._extensions
-    whole = sorted((one.size, one.number) for one in arena._regions if one.first.key > 0 and one.first.next is None)
+    whole = sorted((region.size, region.number) for region in arena._regions if region.first.key > 0 and region.first.next is None)
     sizes = tuple([key >> SHIFT for key in sorted(arena._free.blocks)])
     return (sizes, tuple(whole), growth, arena.held, arena._held_peak, arena.in_use, arena._in_use_peak, arena.requested)
 

@@ -52,13 +52,13 @@ class Polynomial:
 
     def __call__(self, at: Sizes) -> int:
         found: int = sum(factor * at.batch**i * at.prompt**j * at.new**k for (i, j, k), factor in self.terms.items())
-        return found + sum(one(at) for one in self.windows)
+        return found + sum(window(at) for window in self.windows)
 
     def __str__(self) -> str:
         """As Python would compute it."""
         parts = []
         for power in (1, 0):
-            inner = [f"{one.rate}*min({one.of}, {one.most})" for one in self.windows] if power else []
+            inner = [f"{window.rate}*min({window.of}, {window.most})" for window in self.windows] if power else []
             inner += self._inner(power)
             joined = " + ".join(inner).replace("+ -", "- ")
             if inner:
@@ -66,7 +66,7 @@ class Polynomial:
         return " + ".join(parts).replace("+ -", "- ") or "0"
 
     def _inner(self, power: int) -> list[str]:
-        factor = {(j, k): one for (i, j, k), one in self.terms.items() if i == power}
+        factor = {(j, k): term for (i, j, k), term in self.terms.items() if i == power}
         both = factor.get((0, 1), 0)
         terms = (
             (factor.get((0, 2), 0), "new**2"),
@@ -91,7 +91,7 @@ class Piece:
     """The first length, and the last that it is for; None for all longer ones."""
 
     def __str__(self) -> str:
-        texts = list(dict.fromkeys(str(one) for one in self.moments.values()))
+        texts = list(dict.fromkeys(str(moment) for moment in self.moments.values()))
         return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
 
 
@@ -112,13 +112,13 @@ class PeakFormula:
     def gives(self, batch: int, prompt: int, new: int) -> int | None:
         """Return the bytes; None for lengths for which none was found."""
         length = prompt + (new if self.of != "prompt" else 0)
-        piece = next((one for one in self.pieces if one.since <= length and (one.until is None or length <= one.until)), None)
-        return None if piece is None else max(one(Sizes(batch, prompt, new)) for one in piece.moments.values())
+        piece = next((piece for piece in self.pieces if piece.since <= length and (piece.until is None or length <= piece.until)), None)
+        return None if piece is None else max(moment(Sizes(batch, prompt, new)) for moment in piece.moments.values())
 
     @property
     def held(self) -> tuple[tuple[int, int], ...]:
         """Lengths between which it was held against programs that were run."""
-        return tuple((one.first, one.last) for one in self.pieces)
+        return tuple((piece.first, piece.last) for piece in self.pieces)
 
     def __str__(self) -> str:
         *short, last = self.pieces
@@ -129,7 +129,7 @@ def moments_formula(counted: Mapping[Sizes, Moments], used: int, powers: Sequenc
     """Of each of some moments how much is alive, from the first `used` programs, where it is also what was counted in the others."""
     found: dict[int, Polynomial] = {}
     for moment in dict.fromkeys(peaks):
-        having = {at: one[moment] for at, one in counted.items() if moment in one}
+        having = {at: count[moment] for at, count in counted.items() if moment in count}
         made = polynomial_through({at: having[at] for at in [*counted][:used] if at in having}, powers)
         if made is not None and all(made(at) == size for at, size in having.items()):
             found[moment] = made
@@ -144,11 +144,11 @@ def polynomial_through(values: Mapping[Sizes, int], powers: Sequence[Powers]) ->
         if pivot is None:
             return None
         rows[column], rows[pivot] = rows[pivot], rows[column]
-        top = rows[column] = [one / rows[column][column] for one in rows[column]]
+        top = rows[column] = [row / rows[column][column] for row in rows[column]]
         for number, row in enumerate(rows):
             if number != column and row[column]:
                 factor = row[column]
-                rows[number] = [one - factor * other for one, other in zip(row, top, strict=True)]
+                rows[number] = [cell - factor * other for cell, other in zip(row, top, strict=True)]
     if any(row[-1] for row in rows[len(powers) :]) or any(row[-1].denominator != 1 for row in rows):
         return None
     return Polynomial({power: int(row[-1]) for power, row in zip(powers, rows, strict=False) if row[-1]})

@@ -85,7 +85,7 @@ def read_steps(tape: Tape[Any], cuts: Sequence[Cut], names: Mapping[int, int] | 
     """Return the steps between places of a tape; `names` are other numbers for its streams, since each run may make streams of its own."""
     names = names or {}
     homes: dict[int, tuple[int, int]] = {}
-    found = []
+    steps = []
     for number, (begin, over) in enumerate(itertools.pairwise(cuts)):
         first, end = begin.at, over.at
         requests: list[Request] = []
@@ -110,8 +110,8 @@ def read_steps(tape: Tape[Any], cuts: Sequence[Cut], names: Mapping[int, int] | 
         sizes = tuple(size if isinstance(size := tape.sizes[slot], int) else 0 for slot in slots)
         grown = {stream: count - begin.work.get(stream, 0) for stream, count in over.work.items()}
         work = {names.get(stream, stream): count for stream, count in grown.items() if count}
-        found.append(StepRequests(tuple(requests), sizes, tuple(places), work, tuple(slots)))
-    return found
+        steps.append(StepRequests(tuple(requests), sizes, tuple(places), work, tuple(slots)))
+    return steps
 
 
 def _ref(slot: int, homes: dict[int, tuple[int, int]], number: int) -> Ref:
@@ -123,9 +123,9 @@ def _actions(tape: Tape[Any], begin: int, end: int) -> Sequence[Action]:
     return tape.actions[bisect_left(tape.actions, begin, key=_PLACE) : bisect_left(tape.actions, end, key=_PLACE)]
 
 
-def _action(one: Action, homes: dict[int, tuple[int, int]], number: int, names: Mapping[int, int]) -> Request:
-    about = _ref(one.what, homes, number) if one.verb == "record" else names.get(one.what, one.what)
-    return one.verb, about, (names.get(one.other, one.other), one.share, one.place < 0)
+def _action(action: Action, homes: dict[int, tuple[int, int]], number: int, names: Mapping[int, int]) -> Request:
+    about = _ref(action.what, homes, number) if action.verb == "record" else names.get(action.what, action.what)
+    return action.verb, about, (names.get(action.other, action.other), action.share, action.place < 0)
 
 
 class NoLaw(Exception):
@@ -192,15 +192,15 @@ class Growth:
 
     def _step(self, number: int, of: int | None = None) -> StepRequests:
         """Return a step, captured with others from `of` on, itself if nothing is said."""
-        found = self._known.get(number)
-        if found is None:
+        cached = self._known.get(number)
+        if cached is None:
             if len(self.captured) >= self._most:
                 raise NoLaw
             start = number if of is None else of
             self.captured.append(start)
             self._known.update(enumerate(self._capture(start), start))
-            found = self._known[number]
-        return found
+            cached = self._known[number]
+        return cached
 
     def _cover(self, low: int, high: int) -> Iterator[Piece]:
         todo = [(low, high)]
@@ -223,7 +223,7 @@ class Growth:
             piece = _line(low, high, first, second, third)
             assert piece is not None
             split = _roundest(low + self._before, high + self._before) - self._before
-            if all(_holds(piece, number, one) for number, one in enumerate(ends, high - 2)) and _holds(
+            if all(_holds(piece, number, end) for number, end in enumerate(ends, high - 2)) and _holds(
                 piece, split, self._step(split, split - 1)
             ):
                 yield piece
@@ -234,9 +234,9 @@ class Growth:
         base = self._step(number, of)
         return Piece(number, number, base, (0,) * len(base.sizes))
 
-    def holds(self, step: int, found: StepRequests) -> bool:
+    def holds(self, step: int, requests: StepRequests) -> bool:
         """Return whether a step that was captured otherwise is what the law says."""
-        return _holds(self.piece(step), step, found)
+        return _holds(self.piece(step), step, requests)
 
     def piece(self, step: int) -> Piece:
         """Return the stretch that a step is in."""
@@ -263,14 +263,14 @@ def _line(low: int, high: int, base: StepRequests, second: StepRequests, third: 
     return piece if _holds(piece, low + 2, third) else None
 
 
-def _holds(piece: Piece, number: int, found: StepRequests) -> bool:
+def _holds(piece: Piece, number: int, requests: StepRequests) -> bool:
     """Return whether a captured step is on the line."""
-    return _alike(found, piece.base) and list(found.sizes) == piece.sizes(number)
+    return _alike(requests, piece.base) and list(requests.sizes) == piece.sizes(number)
 
 
-def _alike(one: StepRequests, other: StepRequests) -> bool:
+def _alike(requests: StepRequests, other: StepRequests) -> bool:
     """Return whether two steps ask for the same in the same order, but for sizes."""
-    return one.requests == other.requests and one.places == other.places and one.work == other.work
+    return requests.requests == other.requests and requests.places == other.places and requests.work == other.work
 
 
 def continued(
@@ -295,7 +295,7 @@ def continued(
     )
     own = read_steps(tape, cuts)
     slots: dict[int, Sequence[int]] = {number: step.slots for number, step in enumerate(own, 1)}
-    starts = [one.at for one in cuts]
+    starts = [cut.at for cut in cuts]
     work = dict(cuts[-1].work)
     for number in range(len(own) + 1, last + 1):
         _append(made, tape, growth.piece(before + number), number, slots, work, before)

@@ -63,12 +63,12 @@ class KernelWriter:
         self._kept: set[str] = set()
         """Labels of workspaces that are there since their first allocation."""
 
-    def write(self, found: Sequence[MemoryEvent], made: Mapping[int, int]) -> None:
+    def write(self, memory_events: Sequence[MemoryEvent], made: Mapping[int, int]) -> None:
         """The requests of one call; `made` has the slots of results with their own storage, by index."""
         tape, events = self._tape, self._tape.events
         open_: dict[str, int] = {}
         waiting = dict(made)
-        for event in found:
+        for event in memory_events:
             if isinstance(event, Result):
                 slot = waiting.pop(event.index, None)
                 if slot is not None:

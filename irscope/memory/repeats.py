@@ -55,7 +55,7 @@ def repeats_in(events: Sequence[int], marks: Sequence[object]) -> list[Repeat]:
         else:
             at = taken.get(~event)
             codes.append(-_LARGEST_DISTANCE - place if at is None else at - place)
-    found: list[Repeat] = []
+    repeats: list[Repeat] = []
     todo = [(0, len(codes))]
     while todo:
         first, last = todo.pop()
@@ -64,9 +64,9 @@ def repeats_in(events: Sequence[int], marks: Sequence[object]) -> list[Repeat]:
             takes = [event for event in islice(events, begin, end) if event >= 0]
             reach = -min((code for code in islice(codes, begin, end) if code > -_LARGEST_DISTANCE), default=0)
             per_period = sum(event >= 0 for event in islice(events, begin, begin + period))
-            found.append(Repeat(begin, end, period, max(reach, 0), takes, per_period))
+            repeats.append(Repeat(begin, end, period, max(reach, 0), takes, per_period))
             todo += [(first, begin), (end, last)]
-    return sorted(found)
+    return sorted(repeats)
 
 
 def _longest(codes: Sequence[int], first: int, last: int) -> tuple[int, int, int]:

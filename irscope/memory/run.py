@@ -32,7 +32,7 @@ def summed(parts: Iterable[tuple[Key, int]]) -> list[tuple[Any, ...]]:
         row = sums.setdefault(key if isinstance(key, tuple) else (key,), [0, 0])
         row[0] += size
         row[1] += 1
-    return [(*key, size, count) for key, (size, count) in sorted(sums.items(), key=lambda one: -one[1][0]) if size]
+    return [(*key, size, count) for key, (size, count) in sorted(sums.items(), key=lambda pair: -pair[1][0]) if size]
 
 
 def rows_of(tape: Tape[Any], slots: Iterable[int]) -> list[Row]:
@@ -42,10 +42,10 @@ def rows_of(tape: Tape[Any], slots: Iterable[int]) -> list[Row]:
 
 def totals_of(rows: Iterable[Row]) -> dict[str, int]:
     """Return the bytes by category."""
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     for category, _, _, size, _ in rows:
-        found[category] += size
-    return dict(found)
+        counter[category] += size
+    return dict(counter)
 
 
 def heights_of(changes: Sequence[tuple[str, int]], before: Iterable[tuple[str, int]] = ()) -> dict[str, list[int]]:
@@ -397,8 +397,8 @@ def _highest(total: Ints, starts: Ints) -> Ints:
 
 
 def _integers(column: Ints) -> list[int]:
-    found: list[int] = column.tolist()
-    return found
+    integers: list[int] = column.tolist()
+    return integers
 
 
 def shown_size(tape: Tape[Any], slot: int, size: int) -> Quantity | None:

@@ -156,20 +156,20 @@ class Bytes:
         return found
 
     @classmethod
-    def now(cls, found: Counters) -> Bytes:
+    def now(cls, counters: Counters) -> Bytes:
         """Return the current values."""
-        return cls(*(found[key] for key in COUNTERS))
+        return cls(*(counters[key] for key in COUNTERS))
 
     @classmethod
-    def peaks(cls, found: Counters) -> Bytes:
+    def peaks(cls, counters: Counters) -> Bytes:
         """Return the highest values since peaks were reset."""
-        return cls(*(found[f"{key}_peak"] for key in COUNTERS))
+        return cls(*(counters[f"{key}_peak"] for key in COUNTERS))
 
     @classmethod
     def highest(cls, parts: Iterable[Bytes]) -> Bytes:
         """Return the highest value of each counter."""
         listed = list(parts)
-        return cls(*(max(one[key] for one in listed) for key in COUNTERS))
+        return cls(*(max(entry[key] for entry in listed) for key in COUNTERS))
 
 
 def counters_json(peak: Bytes, after: Bytes) -> dict[str, dict[str, int]]:
@@ -258,7 +258,7 @@ class Replayed:
     """The allocator's segments at the end, where addresses are noted."""
 
     def __getitem__(self, name: str) -> Outcome:
-        return next(one for one in self.outcomes if one.name == name)
+        return next(outcome for outcome in self.outcomes if outcome.name == name)
 
     def at(self, moment: str, counter: str) -> int:
         """Return one counter before the first span, or at the peak of one."""
@@ -266,12 +266,12 @@ class Replayed:
 
     def worst(self, counter: str) -> int:
         """Return the highest peak of a counter in any span."""
-        return max(one.peak[counter] for one in self.outcomes)
+        return max(outcome.peak[counter] for outcome in self.outcomes)
 
     @property
     def retries(self) -> tuple[int, ...]:
         """Return those of each span."""
-        return tuple(one.retries for one in self.outcomes)
+        return tuple(outcome.retries for outcome in self.outcomes)
 
 
 def decoded(events: Iterable[int]) -> Iterator[tuple[int, bool]]:
@@ -446,7 +446,7 @@ class Tape(Generic[Owner]):
             held[self.kinds[slot]] = held.get(self.kinds[slot], 0) + self.number_of(slot)
         blocks = self.blocks
         events = self.events[first:end]
-        found = Stretch(
+        stretch = Stretch(
             Span("steps", 0, len(starts) - 1),
             events,
             [start - first for start in starts],
@@ -456,8 +456,8 @@ class Tape(Generic[Owner]):
             follows=False,
             blocks=changes_of(events, blocks),
         )
-        found.reserved.append((0, 0))
-        return found
+        stretch.reserved.append((0, 0))
+        return stretch
 
     def section(self, begin: int, end: int) -> Tape[Any]:
         """Return the requests between two places, behind what is taken before; without spans, and without owners."""
@@ -468,7 +468,7 @@ class Tape(Generic[Owner]):
             labels=list(self.labels),
             streams=dict(self.streams),
             phases=[(max(at - begin, 0), phase) for at, phase in self.phases if at >= begin],
-            actions=[replace(one, at=one.at - begin) for one in self.actions if begin <= one.at <= end],
+            actions=[replace(action, at=action.at - begin) for action in self.actions if begin <= action.at <= end],
             resident=next(self.alive_at([begin])),
         )
 
@@ -480,11 +480,11 @@ class Tape(Generic[Owner]):
     def repeats(self, span: Span, events: Sequence[int]) -> list[Repeat]:
         """Return the repeats of a span. They are searched for at its third replay, because the search takes as long as a replay."""
         key = span.first, span.end, span.again, len(events)
-        found = self._repeats.get(key, 0)
-        if isinstance(found, list):
-            return found
-        self._repeats[key] = found + 1
-        if found < _REPLAYED_BEFORE:
+        repeat = self._repeats.get(key, 0)
+        if isinstance(repeat, list):
+            return repeat
+        self._repeats[key] = repeat + 1
+        if repeat < _REPLAYED_BEFORE:
             return []
         marks = [(size, spread.high) if (spread := self.spreads.get(slot)) else size for slot, size in enumerate(self.sizes)]
         made = self._repeats[key] = repeats_in(events, marks)
@@ -504,7 +504,7 @@ class Tape(Generic[Owner]):
         return replace(
             self,
             events=[self.events[number] for number in chosen],
-            actions=[replace(one, at=moved(one.at)) for one in self.actions],
+            actions=[replace(action, at=moved(action.at)) for action in self.actions],
             starts=[moved(place) for place in self.starts],
         )
 
@@ -580,15 +580,15 @@ class _Replay:
             stretches.append(self._watched(Span(LOADING, 0, 1, counted=False), residents, [0, len(residents)], [], follows=False))
         else:
             self._take_and_free(residents)
-        found = Replayed(Bytes.now(gpu.counters()), stretches=stretches, held=self._blocks)
+        replayed = Replayed(Bytes.now(gpu.counters()), stretches=stretches, held=self._blocks)
         for span in tape.spans:
             if span.counted:
                 gpu.reset_peaks()
             before = gpu.counters().retries
             try:
-                stretch = self._replayed(span, follows=bool(found.outcomes))
+                stretch = self._replayed(span, follows=bool(replayed.outcomes))
             except OutOfMemory:
-                self.done = found.outcomes
+                self.done = replayed.outcomes
                 raise
             if stretch is not None:
                 stretches.append(stretch)
@@ -597,10 +597,10 @@ class _Replay:
                 outcome = Outcome(span.name, Bytes.peaks(now), Bytes.now(now), now.retries - before, stretch)
                 if stretch is not None:
                     outcome.inactive_split, outcome.segments = now.inactive_split, gpu.segments()
-                found.outcomes.append(outcome)
+                replayed.outcomes.append(outcome)
         if self._with_addresses:
-            found.segments = gpu.segments()
-        return found
+            replayed.segments = gpu.segments()
+        return replayed
 
     def _is_watched(self, name: str) -> bool:
         return self._watch == "all" or name in self._watch
@@ -613,12 +613,12 @@ class _Replay:
         starts = [start - first for start in tape.starts[span.first : span.end + 1]]
         begins = bisect_left(tape.actions, first, key=_PLACE)
         ends = len(tape.actions) if end == len(tape.events) else bisect_left(tape.actions, end, key=_PLACE)
-        actions = [replace(one, at=one.at - first) for one in tape.actions[begins:ends]]
+        actions = [replace(action, at=action.at - first) for action in tape.actions[begins:ends]]
         if span.again and tape.kept:
             kept = frozenset(tape.kept)
             gone = [0, *accumulate(event in kept for event in events)]
             starts = [start - gone[start] for start in starts]
-            actions = [replace(one, at=one.at - gone[one.at]) for one in actions]
+            actions = [replace(action, at=action.at - gone[action.at]) for action in actions]
             events = [event for event in events if event not in kept]
         if self._is_watched(span.name):
             return self._watched(span, events, starts, actions, follows=follows)
@@ -665,19 +665,19 @@ class _Replay:
         held: dict[str, int] = {}
         for slot in self._blocks:
             held[self._tape.kinds[slot]] = held.get(self._tape.kinds[slot], 0) + self._sizes[slot]
-        found = Stretch(span, events, starts, gpu.counters().allocated, held, frozenset(self._blocks), follows)
-        found.reserved.append((0, gpu.reserved))
+        stretch = Stretch(span, events, starts, gpu.counters().allocated, held, frozenset(self._blocks), follows)
+        stretch.reserved.append((0, gpu.reserved))
         for part, action in _between(events, actions):
-            self._note(part, found)
+            self._note(part, stretch)
             if action is not None:
                 self._act(action)
-        return found
+        return stretch
 
-    def _note(self, events: Sequence[int], found: Stretch) -> None:
+    def _note(self, events: Sequence[int], stretch: Stretch) -> None:
         gpu, sizes, blocks, streams = self._gpu, self._sizes, self._blocks, self._tape.streams
-        malloc, free, changes = gpu.malloc, gpu.free, found.blocks
-        note_address = found.addresses.append if self._with_addresses else None
-        reserved = found.reserved[-1][1]
+        malloc, free, changes = gpu.malloc, gpu.free, stretch.blocks
+        note_address = stretch.addresses.append if self._with_addresses else None
+        reserved = stretch.reserved[-1][1]
         for event in events:
             if event >= 0:
                 size = sizes[event]
@@ -686,9 +686,9 @@ class _Replay:
                     blocks[event] = block
                     if gpu.reserved != reserved:
                         reserved = gpu.reserved
-                        found.reserved.append((len(changes), reserved))
+                        stretch.reserved.append((len(changes), reserved))
                         if note_address is not None:
-                            found.segments.append((len(changes), gpu.segments()))
+                            stretch.segments.append((len(changes), gpu.segments()))
                 changes.append(0 if block is None else block.size)
             else:
                 block = blocks.pop(~event, None)
@@ -722,9 +722,9 @@ class _Replay:
 
     def _act_on_pool(self, verb: Verb, number: int) -> None:
         if verb == "release pool":
-            found = self._pools.pop(number, None)
-            if found is not None:
-                found.release()
+            pool = self._pools.pop(number, None)
+            if pool is not None:
+                pool.release()
         elif verb == "end pool":
             self._pools[number].end()
         else:
@@ -748,14 +748,14 @@ def _between(events: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple
 class Slots(MutableMapping[int, Owner]):
     """Objects by slot, of which most slots have one: a list, a tenth of what a dictionary takes."""
 
-    def __init__(self, found: Iterable[Owner | None] = ()) -> None:
-        self._found: list[Owner | None] = list(found)
+    def __init__(self, owners: Iterable[Owner | None] = ()) -> None:
+        self._found: list[Owner | None] = list(owners)
 
     def __getitem__(self, slot: int) -> Owner:
-        found = self._found[slot] if 0 <= slot < len(self._found) else None
-        if found is None:
+        owner = self._found[slot] if 0 <= slot < len(self._found) else None
+        if owner is None:
             raise KeyError(slot)
-        return found
+        return owner
 
     def __setitem__(self, slot: int, owner: Owner) -> None:
         if slot >= len(self._found):

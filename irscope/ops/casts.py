@@ -65,8 +65,8 @@ def _convert_reals(call: OpCall, x: Known, source: DType, dtype: DType) -> Known
         return None
     numbers = [real_of(item, bits) for item in x.flat]
     if dtype is DType.BOOL:
-        return settle(objects([1 - float_truth(call, is_equal, one, Real(0)) for one in numbers], x.shape), dtype)
-    return settle(objects([call.truncated(one) for one in numbers], x.shape), dtype)
+        return settle(objects([1 - float_truth(call, is_equal, number, Real(0)) for number in numbers], x.shape), dtype)
+    return settle(objects([call.truncated(number) for number in numbers], x.shape), dtype)
 
 
 def _parse(texts: Known, dtype: DType) -> Known | None:

@@ -196,8 +196,8 @@ def _evaluate_linspace(call: OpCall) -> Known | None:
 
 
 def _given_size(call: OpCall, name: str) -> Dim:
-    found = call.dim(name)
-    return call.unknown(f"the value of {name!r} is not known", name) if found is None else as_size(call, found, name)
+    dim = call.dim(name)
+    return call.unknown(f"the value of {name!r} is not known", name) if dim is None else as_size(call, dim, name)
 
 
 def _infer_eye(call: OpCall) -> Type:

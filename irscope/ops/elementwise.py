@@ -681,7 +681,7 @@ def _cost_generated(call: OpCall) -> Cost:
         raise UnknownCost
     matmul, elementwise, transcendental, reduction = [_dim(call, name) for name in _COUNTED]
     touched = call.attrs.get("bytes")
-    written = total_of(one.tensor_bytes for one in call.results)
+    written = total_of(result.tensor_bytes for result in call.results)
     if not isinstance(touched, int | SymDim) or written is None:
         return Cost(matmul, elementwise, transcendental, reduction, macs=matmul // 2)
     if isinstance(touched, int) and isinstance(written, int):

@@ -204,10 +204,10 @@ def _factor_sums(scratch: Scratch, x: TensorType, factors: list[TensorType]) -> 
     if rows <= _MANY_ROWS or columns // _WARP >= processors // 2:
         return
     blocks = min(-(-rows // _WARP), _MOST_BLOCKS // -(-columns // _WARP))
-    names = [scratch.take("sums of blocks of rows", blocks * columns * width(one.dtype)) for one in factors]
-    for one in factors:
-        total = scratch.take("sums", columns * width(one.dtype))
-        reduce_in(scratch, tensor(one.dtype, (blocks, columns)), {0}, accumulator(one.dtype))
+    names = [scratch.take("sums of blocks of rows", blocks * columns * width(tensor_type.dtype)) for tensor_type in factors]
+    for tensor_type in factors:
+        total = scratch.take("sums", columns * width(tensor_type.dtype))
+        reduce_in(scratch, tensor(tensor_type.dtype, (blocks, columns)), {0}, accumulator(tensor_type.dtype))
         scratch.drop(total)
     scratch.drop(*names)
 
@@ -240,11 +240,11 @@ def attention_gradient_rule(scratch: Scratch) -> None:
         scratch.unknown("attention workspace", "cuDNN's attention reports the size of its workspace only on the device")
 
 
-def _heads_last_copy(scratch: Scratch, one: TensorType, what: str = "gradient") -> str:
+def _heads_last_copy(scratch: Scratch, tensor_type: TensorType, what: str = "gradient") -> str:
     """Return kernels want the heads of one position side by side."""
-    shape, steps = sizes(one), strides(one)
-    seen = relaid(one, [shape[axis] for axis in (0, 2, 1, 3)], [steps[axis] for axis in (0, 2, 1, 3)])
-    return "" if is_contiguous(seen) else scratch.take(f"contiguous {what}", nbytes(one))
+    shape, steps = sizes(tensor_type), strides(tensor_type)
+    seen = relaid(tensor_type, [shape[axis] for axis in (0, 2, 1, 3)], [steps[axis] for axis in (0, 2, 1, 3)])
+    return "" if is_contiguous(seen) else scratch.take(f"contiguous {what}", nbytes(tensor_type))
 
 
 def _flash(scratch: Scratch) -> None:

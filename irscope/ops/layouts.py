@@ -200,11 +200,11 @@ def _sorted_axes(strides: Sequence[Sequence[int]], shape: Sequence[int]) -> list
     perm = list(range(len(shape) - 1, -1, -1))
 
     def compare(a: int, b: int) -> int:
-        for one in strides:
-            if one[a] == 0 or one[b] == 0:
+        for stride in strides:
+            if stride[a] == 0 or stride[b] == 0:
                 continue
-            if one[a] != one[b]:
-                return -1 if one[a] < one[b] else 1
+            if stride[a] != stride[b]:
+                return -1 if stride[a] < stride[b] else 1
             if shape[a] > shape[b]:
                 return 1
         return 0
@@ -348,7 +348,7 @@ def like_queries(call: OpCall, operands: Sequence[TensorType], shape: Strides, i
     shapes = [type_.shape for type_ in operands[:3] if type_.shape is not None and len(type_.shape) == 4]
     if len(shapes) < 3 or index > 0:
         return None
-    fits = all(one[-1] == shapes[0][-1] and (one[1] == shapes[0][1] or call.attrs.get("enable_gqa")) for one in shapes)
+    fits = all(shape[-1] == shapes[0][-1] and (shape[1] == shapes[0][1] or call.attrs.get("enable_gqa")) for shape in shapes)
     fits = fits and all(strides_of(type_)[-1] == 1 for type_ in operands[:3])
     return _dense_like(operands[0], shape) if fits else None
 
@@ -463,12 +463,12 @@ def sliced(call: OpCall, old: Strides, strides: Strides, shape: Strides) -> Layo
     axes, steps = call.attrs.get("axes"), call.attrs.get("steps")
     if len(old) != len(shape):
         return None
-    found = list(strides)
+    layout = list(strides)
     for axis, step in zip(axes, steps, strict=False) if isinstance(axes, tuple) and isinstance(steps, tuple) else ():
         if not isinstance(axis, int) or not isinstance(step, int):
             return None
-        found[axis] = found[axis] * step
-    return tuple(found)
+        layout[axis] = layout[axis] * step
+    return tuple(layout)
 
 
 @_of_view
@@ -521,7 +521,7 @@ def reshaped(call: OpCall, old: Strides, strides: Strides, shape: Strides) -> La
     if not known_sizes(old) or not known_sizes(strides) or not known_sizes(shape) or 0 in old:
         return None
     sizes, steps, wanted = _ints(old), _ints(strides), _ints(shape)
-    found = [1] * len(wanted)
+    layout = [1] * len(wanted)
     place = len(wanted) - 1
     run, covered = 1, 1
     step = steps[-1] if steps else 1
@@ -531,14 +531,14 @@ def reshaped(call: OpCall, old: Strides, strides: Strides, shape: Strides) -> La
             continue
         # A contiguous group of axes ends here: new axes subdivide it, or there is no such view.
         while place >= 0 and (covered < run or wanted[place] == 1):
-            found[place] = covered * step
+            layout[place] = covered * step
             covered *= wanted[place]
             place -= 1
         if covered != run:
             return None
         if axis:
             step, run, covered = steps[axis - 1], 1, 1
-    return tuple(found)
+    return tuple(layout)
 
 
 def _ints(dims: Sequence[Dim]) -> list[int]:

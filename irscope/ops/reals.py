@@ -68,8 +68,8 @@ class Real:
 
 def not_known(*parts: Real) -> Real:
     """Return a number of which only that is known what it depends on."""
-    symbols = sorted({one for part in parts for dim in part.sizes for one in dim.symbols()}, key=str)
-    return Real(0, 0, frozenset((one, 0) for one in symbols[:_MOST_LIMITS]))
+    symbols = sorted({symbol for part in parts for dim in part.sizes for symbol in dim.symbols()}, key=str)
+    return Real(0, 0, frozenset((symbol, 0) for symbol in symbols[:_MOST_LIMITS]))
 
 
 def real_of(item: object, bits: int) -> Real:

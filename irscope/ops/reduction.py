@@ -351,8 +351,8 @@ def _infer_two(call: OpCall) -> Sequence[TensorType]:
 
 def _infer_extremes(call: OpCall) -> Sequence[TensorType]:
     x = call.tensor("x")
-    one = x.with_shape(reduced_shape(call, x.shape))
-    return one, one
+    tensor_type = x.with_shape(reduced_shape(call, x.shape))
+    return tensor_type, tensor_type
 
 
 def axis_result(call: OpCall, x: TensorType) -> Shape:

@@ -75,11 +75,11 @@ class OpRegistry:
 
     def get(self, name: str) -> OpSpec | None:
         """Return the record of an operator, None for a foreign one."""
-        found = self._specs.get(name)
-        if found is None and not self._plugins_loaded:
+        spec = self._specs.get(name)
+        if spec is None and not self._plugins_loaded:
             self._load_plugins()
-            found = self._specs.get(name)
-        return found
+            spec = self._specs.get(name)
+        return spec
 
     def extend(self, name: str, **rules: object) -> None:
         """Replace rules of an existing record, for plugins that know better: extend("nn.conv", cost=my_rule)."""
@@ -126,8 +126,8 @@ def default_registry() -> OpRegistry:
 def find_op(name: str) -> OpSpec | None:
     """Return the record of an operator in the default registry, None for a foreign one."""
     registry = _default if _default is not None else default_registry()
-    found = registry._specs.get(name)  # passes ask this many times a node
-    return found if found is not None else registry.get(name)
+    spec = registry._specs.get(name)  # passes ask this many times a node
+    return spec if spec is not None else registry.get(name)
 
 
 def control_of(node: Node) -> Control | None:

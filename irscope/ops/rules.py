@@ -152,10 +152,10 @@ def picked(call: OpCall) -> Cost:
 
 def total_bytes(types: Sequence[Type | None]) -> Dim:
     """Return bytes of all tensors among these types; raises UnknownCost where a size is unknown."""
-    found = total_of(0 if type_ is None else type_.tensor_bytes for type_ in types)
-    if found is None:
+    dim = total_of(0 if type_ is None else type_.tensor_bytes for type_ in types)
+    if dim is None:
         raise UnknownCost
-    return found
+    return dim
 
 
 # ----------------------------------------------------------------------------------------------------

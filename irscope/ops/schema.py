@@ -106,25 +106,25 @@ def _parse_results(text: str, schema: str) -> tuple[Param, ...]:
 
 
 def _parse_param(part: str, schema: str) -> Param:
-    found = read_declaration(part)
-    alias = _ALIAS.fullmatch(found.alias or "a") if found is not None else None
-    if found is None or alias is None or found.form not in ("", "[]", "?", "[]?"):
+    declaration = read_declaration(part)
+    alias = _ALIAS.fullmatch(declaration.alias or "a") if declaration is not None else None
+    if declaration is None or alias is None or declaration.form not in ("", "[]", "?", "[]?"):
         raise SchemaError(f"cannot read {part!r} in {schema!r}")
-    is_list, optional = found.form.startswith("[]"), found.form.endswith("?")
-    variadic = is_list and found.kind == "Tensor"
+    is_list, optional = declaration.form.startswith("[]"), declaration.form.endswith("?")
+    variadic = is_list and declaration.kind == "Tensor"
     try:
-        default = read_default(found.default) if found.default is not None else None
+        default = read_default(declaration.default) if declaration.default is not None else None
     except ValueError as error:
         raise SchemaError(f"the default in {part!r} is no literal") from error
     return Param(
-        name=found.name,
-        kind=f"{found.kind}[]" if is_list and not variadic else found.kind,
+        name=declaration.name,
+        kind=f"{declaration.kind}[]" if is_list and not variadic else declaration.kind,
         optional=optional,
         variadic=variadic,
         default=default,
-        required=found.default is None and not optional,
-        alias=alias[1] if found.alias else "",
-        mark=AliasMark(alias[2] if found.alias else ""),
+        required=declaration.default is None and not optional,
+        alias=alias[1] if declaration.alias else "",
+        mark=AliasMark(alias[2] if declaration.alias else ""),
     )
 
 

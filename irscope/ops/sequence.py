@@ -100,16 +100,16 @@ def _infer_at(call: OpCall) -> Type:
     first = _operand(call)
     if isinstance(first, TupleType):
         raise RuleError(f"{call.spec.name}: a tuple is not a list")
-    found = _list_operand(call)
-    return UNKNOWN_TYPE if found is None else found.element
+    listed = _list_operand(call)
+    return UNKNOWN_TYPE if listed is None else listed.element
 
 
 def _infer_unpack(call: OpCall) -> Sequence[Type]:
     first = _operand(call)
     if isinstance(first, TupleType):
         return first.elements
-    found = _list_operand(call)
-    return [UNKNOWN_TYPE if found is None else found.element] * len(call.results)
+    listed = _list_operand(call)
+    return [UNKNOWN_TYPE if listed is None else listed.element] * len(call.results)
 
 
 def _infer_split(call: OpCall) -> Type:
@@ -138,8 +138,8 @@ def _part_size(call: OpCall, whole: Dim) -> Dim:
 
 
 def _infer_joined(call: OpCall) -> Type:
-    found = _list_operand(call)
-    element = None if found is None else found.element
+    listed = _list_operand(call)
+    element = None if listed is None else listed.element
     if not isinstance(element, TensorType):
         return tensor(DType.UNKNOWN, None)
     if element.shape is None:

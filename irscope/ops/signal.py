@@ -52,8 +52,8 @@ def _infer_dft(call: OpCall) -> Type:
 
 def _length(call: OpCall, size: Dim, from_half: bool) -> Dim:
     if call.given("length"):
-        found = call.dim("length")
-        return found if found is not None else _missing(call, "length")
+        dim = call.dim("length")
+        return dim if dim is not None else _missing(call, "length")
     return (size - 1) * 2 if from_half else size
 
 
@@ -70,9 +70,9 @@ def _cost_dft(call: OpCall) -> Cost:
 
 def _frame_length(call: OpCall, signal: Dim) -> Dim:
     if call.given("frame_length"):
-        found = call.dim("frame_length")
-        if found is not None:
-            return found
+        dim = call.dim("frame_length")
+        if dim is not None:
+            return dim
     window = call.maybe("window")
     if window is not None:
         return window.shape[0] if window.shape is not None else _missing(call, "frame_length")

@@ -254,8 +254,8 @@ def _cost_affine_grid(call: OpCall) -> Cost:
 def _infer_decoder(call: OpCall) -> Type:
     channels = 1 if call.attr("pixel_format") == "Grayscale" else 3
     reason = "height and width are in the encoded image"
-    found = plain_arrays(call, "encoded") if call.given("encoded") else None
-    size = encoded_size(found[0].astype(np.uint8).tobytes()) if found is not None else None
+    arrays = plain_arrays(call, "encoded") if call.given("encoded") else None
+    size = encoded_size(arrays[0].astype(np.uint8).tobytes()) if arrays is not None else None
     rows, columns = size if size is not None else (call.unknown(reason), call.unknown(reason))
     return tensor(DType.U8, (rows, columns, channels), call.tensor("encoded").device)
 

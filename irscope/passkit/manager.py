@@ -288,7 +288,7 @@ class Manager:
     def run(self, pipeline: Runnable | Sequence[Runnable]) -> list[PassResult]:
         """Run a pipeline, or passes as instances, classes or text; one result per element, in order."""
         given = pipeline if isinstance(pipeline, Sequence) and not isinstance(pipeline, str) else [pipeline]
-        before, self.planned = self.planned, tuple(subject for one in given for subject in self._passes(one))
+        before, self.planned = self.planned, tuple(subject for argument in given for subject in self._passes(argument))
         try:
             return [self.run_one(subject) for subject in self.planned]
         finally:
@@ -325,25 +325,25 @@ class Manager:
             report = subject.report(value, self)
         if not self.program.has_graph and not subject.of_weights and not subject.origin:
             report = report.without_graph(subject.known_of_weights)
-        if any(one.is_about_weights or not subject.of_weights for one in self.program.guesses):
+        if any(assumed.is_about_weights or not subject.of_weights for assumed in self.program.guesses):
             report = report.assumed()
-        found = self.diagnostics_of(subject)
-        return PassResult(subject, value, replace(report, diagnostics=(*report.diagnostics, *found)))
+        diagnostics = self.diagnostics_of(subject)
+        return PassResult(subject, value, replace(report, diagnostics=(*report.diagnostics, *diagnostics)))
 
     def diagnostics_of(self, subject: Analysis[Any]) -> list[Diagnostic]:
         """Diagnostics of an analysis, and of the analyses it is composed of that have no name of their own."""
-        found: dict[Diagnostic, None] = {}
+        diagnostics: dict[Diagnostic, None] = {}
         pending, seen = [subject], {subject}
         while pending:
             cached = self._cache.get(pending.pop())
             if cached is None:
                 continue
-            found.update(dict.fromkeys(cached.diagnostics))
+            diagnostics.update(dict.fromkeys(cached.diagnostics))
             for need in cached.needs:
                 if need not in seen and need.name not in self.registry.entries:
                     seen.add(need)
                     pending.append(need)
-        return list(found)
+        return list(diagnostics)
 
     # -- keeping results true ----------------------------------------------------------------------------------
 

@@ -86,10 +86,10 @@ def _annotated(text: str | None, type_: Any, arguments: tuple[Any, ...]) -> Any:
     measure = _measure(arguments)
     if measure is None or text is None:
         return convert(text, arguments[0])
-    found = read_amount(unquote(text), measure)
-    if found is None:
+    amount = read_amount(unquote(text), measure)
+    if amount is None:
         raise BadValue(f"must be {describe(type_)}, not {text!r}")
-    return arguments[0](found)
+    return arguments[0](amount)
 
 
 def _measure(arguments: tuple[Any, ...]) -> Measure | None:
@@ -97,10 +97,10 @@ def _measure(arguments: tuple[Any, ...]) -> Measure | None:
 
 
 def _whole_number(text: str) -> int:
-    found = read_amount(text, COUNT)
-    if found is None:
+    amount = read_amount(text, COUNT)
+    if amount is None:
         raise ValueError(text)
-    return int(found)
+    return int(amount)
 
 
 _PLAIN: Mapping[Any, Callable[[str], Any]] = {str: str, Path: Path, int: _whole_number, float: float}

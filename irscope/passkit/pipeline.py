@@ -79,12 +79,12 @@ def _element_list(scanner: _Scanner) -> tuple[Element, ...]:
     scanner.depth += 1
     if scanner.depth > _MAX_DEPTH:
         raise scanner.fail("nested too deeply")
-    found = [_element(scanner)]
+    elements = [_element(scanner)]
     while scanner.peek() == ",":
         scanner.position += 1
-        found.append(_element(scanner))
+        elements.append(_element(scanner))
     scanner.depth -= 1
-    return tuple(found)
+    return tuple(elements)
 
 
 def _element(scanner: _Scanner) -> Element:

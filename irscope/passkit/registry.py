@@ -75,7 +75,7 @@ def same_name(name: str, candidates: Iterable[str]) -> str | None:
     spellings = list(candidates)
     if name in spellings:
         return name
-    return next((one for one in spellings if one.replace("_", "-") == name.replace("_", "-")), None)
+    return next((spelling for spelling in spellings if spelling.replace("_", "-") == name.replace("_", "-")), None)
 
 
 P = TypeVar("P", bound=type[Pass])
@@ -103,5 +103,5 @@ def default_registry() -> PassRegistry:
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate most like a mistyped name, if one is like it at all."""
-    found = difflib.get_close_matches(name, list(candidates), n=1)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(name, list(candidates), n=1)
+    return matches[0] if matches else None

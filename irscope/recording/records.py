@@ -378,7 +378,7 @@ class Recording:
 
     def counter(self, run: str) -> Counters | None:
         """Return counters of one of before, cold and warm."""
-        return next((one for one in self.counters if one.run == run), None)
+        return next((counter for counter in self.counters if counter.run == run), None)
 
     def times(self, how: str) -> Times | None:
         """Latency of plain or profiled runs."""

@@ -190,8 +190,8 @@ class BoxTree:
         """Put some members of a group into one within it."""
         number = self._add(kind, name, detail, around.number)
         self.boxes[number].children = members
-        for one in members:
-            self.boxes[one].parent = number
+        for member in members:
+            self.boxes[member].parent = number
 
     def _finish(self, builder: _Builder, is_single: Callable[[Scope], bool], *, folds: bool) -> None:
         where = _merged(self, is_single)
@@ -206,7 +206,7 @@ class BoxTree:
         for box in self.boxes[1:]:
             self._depth[box.number] = self._depth[box.parent] + 1
         pairs = [(value, where[source], where[target]) for value, source, target in builder.flows]
-        self.flows = Flows(one for one in dict.fromkeys(pairs) if one[1] != one[2])
+        self.flows = Flows(pair for pair in dict.fromkeys(pairs) if pair[1] != pair[2])
 
     # -- folding ----------------------------------------------------------------------------------------------
 
@@ -225,13 +225,13 @@ class BoxTree:
 
     def groups_by_depth(self) -> list[set[int]]:
         """Return the groups of each depth."""
-        found: list[set[int]] = []
+        groups: list[set[int]] = []
         for box in self.boxes:
             if box.is_group:
                 depth = self._depth[box.number]
-                found.extend(set() for _ in range(depth + 1 - len(found)))
-                found[depth].add(box.number)
-        return found
+                groups.extend(set() for _ in range(depth + 1 - len(groups)))
+                groups[depth].add(box.number)
+        return groups
 
     def around(self, number: int) -> set[int]:
         """Return the groups that are around a box."""
@@ -284,10 +284,10 @@ class BoxTree:
     @cached_property
     def _own_flows(self) -> Mapping[int, list[int]]:
         """Flows by the innermost group that holds both ends."""
-        found: dict[int, list[int]] = {}
+        flows: dict[int, list[int]] = {}
         for number, flow in enumerate(self.flows):
-            found.setdefault(self._common(flow.source, flow.target), []).append(number)
-        return found
+            flows.setdefault(self._common(flow.source, flow.target), []).append(number)
+        return flows
 
     def _common(self, a: int, b: int) -> int:
         """Return the innermost group around both boxes; a group is around what flows from it to its own members."""
@@ -445,14 +445,14 @@ class _Builder:
         while at is not None and at is not base and at.parent is not None and (box, at) not in self.modules:
             missing.append(at)
             at = at.parent
-        found = self.modules.get((box, at), box) if at is not None else box
+        module = self.modules.get((box, at), box) if at is not None else box
         for one in reversed(missing[-_DEEPEST:]):
             name = f"{one.name}#{one.call}" if one.call else one.name
-            found = self.tree._add(BoxKind.MODULE, name, one.cls, found, scope=one)
-            self.modules[box, one] = found
+            module = self.tree._add(BoxKind.MODULE, name, one.cls, module, scope=one)
+            self.modules[box, one] = module
         for one in missing[:-_DEEPEST]:
-            self.modules[box, one] = found
-        return found
+            self.modules[box, one] = module
+        return module
 
 
 def _merged(tree: BoxTree, is_single: Callable[[Scope], bool]) -> list[int]:
@@ -537,7 +537,7 @@ def _number_anew(tree: BoxTree, where: list[int]) -> None:
         if box.children:
             box.children = tuple([number[child] for child in box.children])
     tree.boxes = boxes
-    where[:] = [number.get(one, 0) for one in where]
+    where[:] = [number.get(place, 0) for place in where]
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -672,10 +672,10 @@ def _lay_out(room: _Room, tree: BoxTree, rooms: Mapping[int, _Room], measure: Me
     ports = layers.count - len(sizes)
     origins = _origins(contents)
 
-    def shift(one: Segment) -> tuple[float, float]:
-        source, trunk = origins[one.trunk]
-        begin = _port(room, rooms, one.upper, exit=trunk) if one.upper == source else 0.0
-        return begin, _port(room, rooms, one.lower, entry=source) if one.lower < layers.count else 0.0
+    def shift(segment: Segment) -> tuple[float, float]:
+        source, trunk = origins[segment.trunk]
+        begin = _port(room, rooms, segment.upper, exit=trunk) if segment.upper == source else 0.0
+        return begin, _port(room, rooms, segment.lower, entry=source) if segment.lower < layers.count else 0.0
 
     middle = columns(layers, [*(wide for wide, _ in sizes), *([measure.bend] * ports)], measure.gap, measure.bend, shift)
     if measure.turns is not None:
@@ -707,18 +707,18 @@ def _lay_out(room: _Room, tree: BoxTree, rooms: Mapping[int, _Room], measure: Me
 def _turns(room: _Room, spread: Sequence[tuple[float, float]], measure: Measure) -> list[float]:
     """Return the room below each layer in which lines turn."""
     layers = room.contents.layers
-    found = [0.0] * len(layers.rows)
+    turns = [0.0] * len(layers.rows)
     if measure.turns is None:
-        return found
+        return turns
     between: dict[int, list[tuple[float, float]]] = {}
-    for one, (begin, end) in zip(layers.segments, spread, strict=True):
-        between.setdefault(layers.layer[one.upper], []).append((room.middle[one.upper] + begin, room.middle[one.lower] + end))
+    for segment, (begin, end) in zip(layers.segments, spread, strict=True):
+        between.setdefault(layers.layer[segment.upper], []).append((room.middle[segment.upper] + begin, room.middle[segment.lower] + end))
     for at, lines in between.items():
-        found[at] = measure.turns(lines)
-    if room.contents.exits and len(found) > 1:
+        turns[at] = measure.turns(lines)
+    if room.contents.exits and len(turns) > 1:
         # The border itself.
-        found[-2] += measure.border
-    return found
+        turns[-2] += measure.border
+    return turns
 
 
 def _lines(
@@ -748,17 +748,17 @@ def _lines(
             end = begin + high
         return dy + (end if lower else begin)
 
-    for at, one in enumerate(layers.segments):
-        source, trunk = origins[one.trunk]
-        upper, lower = layers.layer[one.upper], layers.layer[one.lower]
-        x0, x1 = dx + room.middle[one.upper] + spread[at][0], dx + room.middle[one.lower] + spread[at][1]
-        y0 = border(one.upper, True)
-        y1 = border(one.lower, False) if one.lower < count else dy + room.top[lower] + room.deep[lower]
+    for at, segment in enumerate(layers.segments):
+        source, trunk = origins[segment.trunk]
+        upper, lower = layers.layer[segment.upper], layers.layer[segment.lower]
+        x0, x1 = dx + room.middle[segment.upper] + spread[at][0], dx + room.middle[segment.lower] + spread[at][1]
+        y0 = border(segment.upper, True)
+        y1 = border(segment.lower, False) if segment.lower < count else dy + room.top[lower] + room.deep[lower]
         points = ((x0, y0), (x0, dy + room.top[upper] + room.deep[upper]), (x1, dy + room.top[lower]), (x1, y1))
-        inner = rooms.get(children[one.lower]) if one.lower < len(children) else None
-        has_head = one.lower < len(children) and (inner is None or source not in inner.contents.entries)
-        begins = one.upper < len(children) and one.upper == source and children[one.upper] not in rooms
-        yield Line(points, values[source, trunk], has_head, begins, one.is_back, (group, upper))
+        inner = rooms.get(children[segment.lower]) if segment.lower < len(children) else None
+        has_head = segment.lower < len(children) and (inner is None or source not in inner.contents.entries)
+        begins = segment.upper < len(children) and segment.upper == source and children[segment.upper] not in rooms
+        yield Line(points, values[source, trunk], has_head, begins, segment.is_back, (group, upper))
 
 
 def _spread(
@@ -771,14 +771,14 @@ def _spread(
     ends: list[float] = []
     into: dict[int, list[int]] = {}
     out: dict[int, dict[int, list[int]]] = {}
-    for at, one in enumerate(layers.segments):
-        source, trunk = origins[one.trunk]
-        begins.append(_port(room, rooms, one.upper, exit=trunk) if one.upper == source else 0.0)
-        ends.append(_port(room, rooms, one.lower, entry=source) if one.lower < layers.count else 0.0)
-        if one.lower < len(children) and children[one.lower] not in rooms:
-            into.setdefault(one.lower, []).append(at)
-        if one.upper < len(children) and children[one.upper] not in rooms:
-            out.setdefault(one.upper, {}).setdefault(one.trunk, []).append(at)
+    for at, segment in enumerate(layers.segments):
+        source, trunk = origins[segment.trunk]
+        begins.append(_port(room, rooms, segment.upper, exit=trunk) if segment.upper == source else 0.0)
+        ends.append(_port(room, rooms, segment.lower, entry=source) if segment.lower < layers.count else 0.0)
+        if segment.lower < len(children) and children[segment.lower] not in rooms:
+            into.setdefault(segment.lower, []).append(at)
+        if segment.upper < len(children) and children[segment.upper] not in rooms:
+            out.setdefault(segment.upper, {}).setdefault(segment.trunk, []).append(at)
     for number, group in into.items():
         step = min(measure.gap, measure.width(tree.boxes[children[number]]) * 0.7 / len(group))
         for place, at in enumerate(sorted(group, key=lambda at: room.middle[layers.segments[at].upper])):

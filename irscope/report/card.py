@@ -306,7 +306,7 @@ class Card:
     def quantities(self) -> dict[str, Quantity]:
         """Return the numbers with provenance by the keys of `fields`."""
         identity, memory, cost = self.identity, self.memory, self.cost
-        found = {
+        quantities = {
             "parameters": identity.parameters,
             "parameter_bytes": identity.parameter_bytes,
             "flops": cost.flops,
@@ -323,19 +323,19 @@ class Card:
             "fits": memory.fits,
         }
         if self.described is not None:
-            found["cache_per_token"], found["cache_at_context"] = self.described.cache, self.described.cache_at_context
+            quantities["cache_per_token"], quantities["cache_at_context"] = self.described.cache, self.described.cache_at_context
         if memory.missing is not None:
-            found["missing"] = memory.missing
+            quantities["missing"] = memory.missing
         if memory.as_pytorch is not None:
-            found["pytorch_allocated"], found["pytorch_reserved"] = memory.as_pytorch
+            quantities["pytorch_allocated"], quantities["pytorch_reserved"] = memory.as_pytorch
         if memory.as_file is not None:
-            found["file_peak"], found["file_reserved"] = memory.as_file
-        return found
+            quantities["file_peak"], quantities["file_reserved"] = memory.as_file
+        return quantities
 
     def fields(self) -> dict[str, Scalar]:
         """Flat raw numbers under keys that stay: None for what is not known; the formula of a symbolic number stands beside it."""
         identity, device = self.identity, self.device
-        numbers: dict[str, Scalar] = {key: one.value for key, one in self.quantities().items()}
+        numbers: dict[str, Scalar] = {key: quantity.value for key, quantity in self.quantities().items()}
         formulas: dict[str, Scalar] = {f"{key}_formula": one.formula for key, one in self.quantities().items() if one.formula is not None}
         return {
             "path": identity.path,
@@ -358,10 +358,10 @@ class Card:
             "unknown_ops": self.unknown.operator_nodes,
             "unknown_tensors": self.unknown.tensors,
             "unknown_weights": self.unknown.weights,
-            "guesses": sum(one.is_guess for one in self.assumed),
+            "guesses": sum(assumption.is_guess for assumption in self.assumed),
             "device": device.name,
             "device_memory": device.memory_bytes,
-            "sizes": sizes_of({one.symbol: one.size for one in self.sizes}) or None,
+            "sizes": sizes_of({size.symbol: size.size for size in self.sizes}) or None,
         }
 
     def to_json(self) -> CardJson:
@@ -371,26 +371,26 @@ class Card:
         return {
             "fields": {key: json_value(value) for key, value in self.fields().items()},
             "provenance": {
-                key: (Provenance.UNKNOWN if one.shown is None else one.provenance).value
-                for key, one in numbers.items()
-                if one.shown is None or one.provenance is not Provenance.EXACT
+                key: (Provenance.UNKNOWN if number.shown is None else number.provenance).value
+                for key, number in numbers.items()
+                if number.shown is None or number.provenance is not Provenance.EXACT
             },
             "intervals": {key: [json_value(end) for end in one.interval] for key, one in numbers.items() if one.interval is not None},
-            "weights": [{"dtype": one.dtype, "count": one.count, "bytes": one.bytes} for one in self.identity.weights],
+            "weights": [{"dtype": weight.dtype, "count": weight.count, "bytes": weight.bytes} for weight in self.identity.weights],
             **self._described_json(),
             "inputs": [
                 {"name": well_formed(one.name), "dtype": one.dtype, "shape": None if one.shape is None else [*map(json_value, one.shape)]}
                 for one in self.inputs
             ],
-            "sizes": [{"symbol": well_formed(one.symbol), "size": one.size, "source": one.source} for one in self.sizes],
+            "sizes": [{"symbol": well_formed(size.symbol), "size": size.size, "source": size.source} for size in self.sizes],
             "device": {key: json_value(getattr(self.device, key)) for key in _names_of(CardDevice)},
             "memory": {
                 "counted": well_formed(memory.counted),
                 "runtime": memory.runtime,
                 "is_optimised": memory.is_optimised,
                 "why": well_formed(memory.why),
-                "parts": [{"category": one.category, **_number(one.bytes)} for one in memory.parts],
-                "branches": [{"chosen": sizes_of(one.chosen), **_number(one.peak)} for one in memory.branches],
+                "parts": [{"category": part.category, **_number(part.bytes)} for part in memory.parts],
+                "branches": [{"chosen": sizes_of(branch.chosen), **_number(branch.peak)} for branch in memory.branches],
                 "largest": [
                     {
                         "name": well_formed(one.name),
@@ -409,7 +409,7 @@ class Card:
             },
             "largest": {key: json_value(getattr(largest_size, key)) for key in _names_of(LargestSize)},
             "unknown": {
-                "operators": [well_formed(one) for one in self.unknown.operators],
+                "operators": [well_formed(operator) for operator in self.unknown.operators],
                 "operator_nodes": self.unknown.operator_nodes,
                 "tensors": self.unknown.tensors,
                 "weights": self.unknown.weights,
@@ -418,7 +418,7 @@ class Card:
             "remarks": [
                 {"text": well_formed(one.text), "saves": one.saves, "share": one.share, "source": one.source} for one in self.remarks
             ],
-            "next": [{"line": well_formed(one.line), "answers": one.answers} for one in self.next],
+            "next": [{"line": well_formed(hint.line), "answers": hint.answers} for hint in self.next],
         }
 
     def _described_json(self) -> DescribedJson:
@@ -440,12 +440,12 @@ def _names_of(kind: type) -> Iterator[str]:
     return (one.name for one in fields(kind))
 
 
-def _number(one: Quantity) -> dict[str, Json]:
+def _number(quantity: Quantity) -> dict[str, Json]:
     """Return the bytes of one row, with what is to be said beyond the number."""
-    made: dict[str, Json] = {"bytes": json_value(one.value)}
-    where = Provenance.UNKNOWN if one.shown is None else one.provenance
+    made: dict[str, Json] = {"bytes": json_value(quantity.value)}
+    where = Provenance.UNKNOWN if quantity.shown is None else quantity.provenance
     if where is not Provenance.EXACT:
         made["provenance"] = where.value
-    if one.interval is not None:
-        made["interval"] = [json_value(end) for end in one.interval]
+    if quantity.interval is not None:
+        made["interval"] = [json_value(end) for end in quantity.interval]
     return made

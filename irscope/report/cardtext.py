@@ -159,7 +159,7 @@ class CardWriter:
     def items(self) -> list[_Item]:
         """Everything, the verdict first."""
         verdict, colour = self.verdict()
-        found = [
+        items = [
             _Item("", self.clean(self.card.identity.path or "model"), 1, 0, _BOLD, 0, is_list=True),
             _Item("", verdict, 2, 0, colour, 0),
             *self.model(),
@@ -171,8 +171,8 @@ class CardWriter:
             *self.next(),
         ]
         if legend := self.legend():
-            found.append(_Item("", legend, 1, 0, _DIM, 0))
-        return found
+            items.append(_Item("", legend, 1, 0, _DIM, 0))
+        return items
 
     def legend(self) -> str:
         return "   ".join(LEGEND[where] for where in LEGEND if SIGNS.get(where, "?") in self.signs)
@@ -214,7 +214,7 @@ class CardWriter:
 
     def sizes_text(self) -> str:
         """Return the sizes that the numbers are for."""
-        return ", ".join(f"{one.short or one.symbol}={one.size}" for one in self.card.sizes)
+        return ", ".join(f"{size.short or size.symbol}={size.size}" for size in self.card.sizes)
 
     # -- what it is --------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class CardWriter:
         family = f"{identity.family}{'' if identity.confidence == 'high' or not identity.family else ' (likely)'}"
         nodes = "weights without a graph" if identity.nodes is None else f"{identity.nodes:,} node{'s' * (identity.nodes != 1)}"
         form = "" if identity.nodes is None and self.card.described is None else _FORMATS.get(identity.format, identity.format)
-        dtypes = "+".join(one.dtype for one in identity.weights[:3])
+        dtypes = "+".join(weight.dtype for weight in identity.weights[:3])
         parameters = "parameters among the inputs" if self.has_mixed_inputs else "no parameters"
         if identity.parameters.shown != 0 and not (self.has_mixed_inputs and identity.parameters.shown is None):
             size = self.number(identity.parameter_bytes, Kind.BYTES)
@@ -279,7 +279,7 @@ class CardWriter:
             if memory.reserved.shown is not None or None not in memory.reserved.ends:
                 yield self.item("", self.counters_text())
         if memory.branches:
-            each = (f"{self.number(one.peak, Kind.BYTES)} with {sizes_of(one.chosen)}" for one in memory.branches)
+            each = (f"{self.number(branch.peak, Kind.BYTES)} with {sizes_of(branch.chosen)}" for branch in memory.branches)
             yield self.item("", f"by branch: {'; '.join(each)}")
         if memory.node:
             yield self.item("", f"peak at {self.place(memory.node, memory.module, memory.location)}", most=1, is_list=True)
@@ -307,9 +307,9 @@ class CardWriter:
     def weights(self) -> Iterator[_Item]:
         """Yield what a file of weights tells: its element types, and what copies of them take."""
         weights = self.card.identity.weights
-        total = sum(one.bytes for one in weights)
-        trained = sum(one.count for one in weights if one.dtype in _TRAINED)
-        kinds = [f"{humanise(one.bytes, Kind.BYTES)} in {one.count:,} {one.dtype}" for one in weights[:4]]
+        total = sum(weight.bytes for weight in weights)
+        trained = sum(weight.count for weight in weights if weight.dtype in _TRAINED)
+        kinds = [f"{humanise(weight.bytes, Kind.BYTES)} in {weight.count:,} {weight.dtype}" for weight in weights[:4]]
         yield self.item("weights", ", ".join(kinds) or "none of known size")
         yield from self.tensors()
         yield self.item("memory", f"inference needs {humanise(total, Kind.BYTES)} and more: the weights as they are in the file")
@@ -320,37 +320,37 @@ class CardWriter:
         least = 2 * total + 8 * trained
         yield self.item("", f"training with Adam needs {humanise(least, Kind.BYTES)} and more: weights, gradients, two f32 moments each")
 
-    def described_text(self, told: CardDescribed) -> str:
+    def described_text(self, described: CardDescribed) -> str:
         """Return what a file of weights says of its model, in few words."""
-        figures = told.figures
+        figures = described.figures
         parts = [
             f"{figures[key]} {what}"
             for key, what in (("block_count", "layers"), ("expert_count", "experts"))
             if figures.get(key, "0") not in ("", "0")
         ]
-        if told.context:
-            parts.append(f"context {told.context:,}")
-        return f"{told.architecture} ({', '.join(parts)})" if parts else told.architecture
+        if described.context:
+            parts.append(f"context {described.context:,}")
+        return f"{described.architecture} ({', '.join(parts)})" if parts else described.architecture
 
-    def cache(self, told: CardDescribed) -> Iterator[_Item]:
+    def cache(self, described: CardDescribed) -> Iterator[_Item]:
         """Yield what keys and values would take."""
-        each = self.number(told.cache, Kind.BYTES)
-        if told.cache.value is None:
-            yield self.item("cache", told.law)
+        each = self.number(described.cache, Kind.BYTES)
+        if described.cache.value is None:
+            yield self.item("cache", described.law)
             return
-        low, high = told.cache_at_context.ends
+        low, high = described.cache_at_context.ends
         span = (
             f" [{humanise(low, Kind.BYTES)} to {humanise(high, Kind.BYTES)}]"
             if low is not None and high is not None and low != high
             else ""
         )
-        at = f", {self.number(told.cache_at_context, Kind.BYTES)}{span} for {told.context:,}" if told.context else ""
-        yield self.item("cache", f"{each} a token and sequence{at}: {told.law}{self.tokens_text(told)}", most=3)
+        at = f", {self.number(described.cache_at_context, Kind.BYTES)}{span} for {described.context:,}" if described.context else ""
+        yield self.item("cache", f"{each} a token and sequence{at}: {described.law}{self.tokens_text(described)}", most=3)
 
     def tokens_text(self, told: CardDescribed) -> str:
         """Return how many tokens there is room for beside the weights; nothing where windows make that another sum."""
         each, whole, room = told.cache.value, told.cache_at_context.value, self.card.device.room_bytes
-        total = sum(one.bytes for one in self.card.identity.weights)
+        total = sum(weight.bytes for weight in self.card.identity.weights)
         if not isinstance(each, int) or not each or room is None or whole != each * (told.context or 0) or told.cache.interval is not None:
             return ""
         both = f"; with the weights {humanise(total + whole, Kind.BYTES)}" if self.card.identity.nodes is not None and told.context else ""
@@ -360,10 +360,10 @@ class CardWriter:
         """Return the peak as the sum of its parts, all in one unit, rounded so that what is printed adds up."""
         memory = self.card.memory
         peak = memory.peak.value
-        values = [one.bytes.value for one in memory.parts]
+        values = [part.bytes.value for part in memory.parts]
         head = self.number(memory.peak, Kind.BYTES)
-        if not isinstance(peak, int) or not all(isinstance(one, int) for one in values):
-            return f"{head} = {' + '.join(f'{self.number(one.bytes, Kind.BYTES)} {self.part(one.category)}' for one in memory.parts)}"
+        if not isinstance(peak, int) or not all(isinstance(value, int) for value in values):
+            return f"{head} = {' + '.join(f'{self.number(part.bytes, Kind.BYTES)} {self.part(part.category)}' for part in memory.parts)}"
         unit, _ = scale_of(peak, Kind.BYTES)
         decimals = 0 if unit == 1 else 2
         parts: list[tuple[str, str, int]] = []
@@ -400,12 +400,12 @@ class CardWriter:
 
     def tensors(self) -> Iterator[_Item]:
         tensors = self.card.memory.largest
-        sizes = [self.number(one.bytes, Kind.BYTES) for one in tensors]
+        sizes = [self.number(tensor.bytes, Kind.BYTES) for tensor in tensors]
         wide = max(map(display_width, sizes), default=0)
-        for place, (one, size) in enumerate(zip(tensors, sizes, strict=True)):
-            made_in = f"{one.category} of {one.module}" if one.module else one.category
-            where = ", ".join(filter(None, (made_in, one.location)))
-            yield self.item("", f"  {size:>{wide}}  {one.name}  {where}", most=1, rank=4 + place if place else 0, is_list=True)
+        for place, (tensor, size) in enumerate(zip(tensors, sizes, strict=True)):
+            made_in = f"{tensor.category} of {tensor.module}" if tensor.module else tensor.category
+            where = ", ".join(filter(None, (made_in, tensor.location)))
+            yield self.item("", f"  {size:>{wide}}  {tensor.name}  {where}", most=1, rank=4 + place if place else 0, is_list=True)
 
     def largest(self) -> Iterator[_Item]:
         largest = self.card.largest
@@ -481,17 +481,17 @@ class CardWriter:
             said.append(f"{', '.join(warnings)} on stderr")
         yield self.item("unknown", "; ".join(said) or "nothing")
         # Sizes by default stand with the inputs.
-        guesses = [one.text for one in self.card.assumed if one.is_guess or not one.value.isdecimal()]
+        guesses = [assumption.text for assumption in self.card.assumed if assumption.is_guess or not assumption.value.isdecimal()]
         if guesses:
             yield self.item("assumed", "; ".join(guesses), most=4)
 
     def remarks(self) -> Iterator[_Item]:
-        for place, one in enumerate(self.card.remarks):
-            yield self.item("" if place else "better", f"{one.text}: saves {one.saves}", most=1, rank=7 + place, is_list=True)
+        for place, remark in enumerate(self.card.remarks):
+            yield self.item("" if place else "better", f"{remark.text}: saves {remark.saves}", most=1, rank=7 + place, is_list=True)
 
     def next(self) -> Iterator[_Item]:
-        for place, one in enumerate(self.card.next):
-            yield self.item("" if place else "next", one.line, is_typed=True)
+        for place, hint in enumerate(self.card.next):
+            yield self.item("" if place else "next", hint.line, is_typed=True)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -529,7 +529,7 @@ class CardWriter:
         if " + " in formula or " - " in formula:
             return f"{shown} = {formula}"
         # At a size of one the number and its factor are the same.
-        return f"{self.sign(number)}{formula}" if all(one.size == 1 for one in self.card.sizes) else f"{shown} = {formula}"
+        return f"{self.sign(number)}{formula}" if all(size.size == 1 for size in self.card.sizes) else f"{shown} = {formula}"
 
     def clean(self, text: str) -> str:
         return legible(text, self._encoding)
@@ -557,21 +557,21 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _input_type(one: CardInput) -> str:
-    return f"{one.dtype or '?'}{'[?]' if one.shape is None else type_text(one.shape)}"
+def _input_type(input_: CardInput) -> str:
+    return f"{input_.dtype or '?'}{'[?]' if input_.shape is None else type_text(input_.shape)}"
 
 
-def _size_text(one: StatedSize) -> str:
+def _size_text(size: StatedSize) -> str:
     """`batch=1`, `batch s77=1` where the exporter called it otherwise, `d0 (p2o.DynamicDimension.0)=1` where it has a short name."""
-    name = f"{one.short} ({one.symbol})" if one.short else one.symbol
-    return f"{one.role} {name}={one.size}" if one.role and one.role not in one.symbol else f"{name}={one.size}"
+    name = f"{size.short} ({size.symbol})" if size.short else size.symbol
+    return f"{size.role} {name}={size.size}" if size.role and size.role not in size.symbol else f"{name}={size.size}"
 
 
 def sizes_text(sizes: Sequence[StatedSize], plain: Container[str] = ()) -> str:
     """Return sizes by who stated them: `batch=8 (--bind); length=1 (assumed)`. Those of `plain` sources are not said to be of them."""
     by_source: dict[str, list[str]] = {}
-    for one in sizes:
-        by_source.setdefault("" if one.source in plain else one.source, []).append(_size_text(one))
+    for size in sizes:
+        by_source.setdefault("" if size.source in plain else size.source, []).append(_size_text(size))
     return "; ".join(f"{', '.join(texts)}{f' ({source})' if source else ''}" for source, texts in by_source.items())
 
 
@@ -624,7 +624,7 @@ def adding_up(values: Sequence[int], total: int, unit: float) -> list[float]:
     order = sorted(range(len(values)), key=lambda place: floors[place] - scaled[place])
     for place in order[: max(0, short)]:
         floors[place] += 1
-    return [one / step for one in floors]
+    return [floor / step for floor in floors]
 
 
 def _cut_end(text: str, width: int, ellipsis: str) -> str:
@@ -687,16 +687,16 @@ def card_view(card: Card) -> CardView:
         ]
     if card.largest.size:
         tiles.append(Tile(f"largest {card.largest.symbol} that fits", f"{card.largest.size:,}", card.largest.note))
-    listed = {one.text for one in writer.tensors()}
+    listed = {tensor.text for tensor in writer.tensors()}
     items = [*writer.model(), *writer.memory(), *writer.cost(), *writer.doubts()]
     tensors = tuple(
         (writer.number(one.bytes, Kind.BYTES), one.name, one.category, ", ".join(filter(None, (one.module, one.location))), one.why)
         for one in memory.largest
     )
-    values = [one.bytes.value for one in memory.parts]
+    values = [part.bytes.value for part in memory.parts]
     known = [
-        (one.category, size, writer.number(one.bytes, Kind.BYTES))
-        for one, size in zip(memory.parts, values, strict=True)
+        (part.category, size, writer.number(part.bytes, Kind.BYTES))
+        for part, size in zip(memory.parts, values, strict=True)
         if isinstance(size, int)
     ]
     return CardView(
@@ -704,7 +704,7 @@ def card_view(card: Card) -> CardView:
         verdict=verdict,
         fits=memory.fits.value if isinstance(memory.fits.value, bool) else None,
         tiles=tuple(tiles),
-        facts=tuple((one.label, one.text) for one in items if one.text not in listed),
+        facts=tuple((item.label, item.text) for item in items if item.text not in listed),
         tensors=tensors,
         parts=tuple(known) if len(known) == len(memory.parts) else (),
         legend=writer.legend(),

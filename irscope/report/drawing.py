@@ -157,14 +157,14 @@ class _Widths:
         self._known: dict[int, float] = {}
 
     def __call__(self, box: Box) -> float:
-        found = self._known.get(box.number)
-        if found is None:
+        cached = self._known.get(box.number)
+        if cached is None:
             name = (display_width(label(box)) + 2 * box.is_group) * _BOLD
             below = display_width(under(box)) * _LETTER
             flow = max((display_width(flow_label([value])) * _SMALL for value in self._leaving.get(box.number, ())), default=0)
             heading = name + display_width(cut_name(legible(box.detail), _LONGEST)) * _BOLD if box.is_group else 0
-            found = self._known[box.number] = round(max(name, below, flow, heading, 60.0) + 16, 1)
-        return found
+            cached = self._known[box.number] = round(max(name, below, flow, heading, 60.0) + 16, 1)
+        return cached
 
 
 def _measure(tree: BoxTree) -> Measure:
@@ -378,6 +378,6 @@ def _group_data(contents: Contents, number: dict[int, int]) -> dict[str, object]
         "count": layers.count,
         "rows": layers.rows,
         "layer": layers.layer,
-        "segments": [(one.upper, one.lower, one.trunk, int(one.is_back)) for one in layers.segments],
+        "segments": [(segment.upper, segment.lower, segment.trunk, int(segment.is_back)) for segment in layers.segments],
         "trunks": [(*key, flow_label(values[key]), flow_title(values[key])) for key in contents.trunks],
     }

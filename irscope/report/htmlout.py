@@ -82,11 +82,11 @@ def card_facts(card: Card, view: CardView) -> Iterator[str]:
         yield "</tbody></table></div>\n"
     if card.remarks:
         yield "<h3>What would help</h3>\n<ul>\n"
-        yield from (f"<li>{svg_text(one.text)}: saves <strong>{svg_text(one.saves)}</strong></li>\n" for one in card.remarks)
+        yield from (f"<li>{svg_text(remark.text)}: saves <strong>{svg_text(remark.saves)}</strong></li>\n" for remark in card.remarks)
         yield "</ul>\n"
     if card.next:
         yield "<h3>To go on</h3>\n<ul>\n"
-        yield from (f"<li><code>{svg_text(one.line)}</code> {svg_text(one.answers)}</li>\n" for one in card.next)
+        yield from (f"<li><code>{svg_text(hint.line)}</code> {svg_text(hint.answers)}</li>\n" for hint in card.next)
         yield "</ul>\n"
     if view.legend:
         yield f'<p class="quiet">{svg_text(view.legend)}</p>\n'

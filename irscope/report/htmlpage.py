@@ -46,7 +46,7 @@ _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'u
 
 def render(document: Document, options: RenderOptions) -> Iterator[str]:
     """Yield the page in pieces."""
-    about = document.model.path or ", ".join(one.parts[0] for one in document.subjects) or document.about
+    about = document.model.path or ", ".join(subject.parts[0] for subject in document.subjects) or document.about
     style, script, policy = _asset("page.css"), _asset("page.js"), _POLICY
     policy += f" 'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
     if document.drawing is not None:
@@ -299,8 +299,8 @@ class _PageWriter(PartWriter):
         rows: dict[str, int] = {}
         made: list[object] = []
         at: list[list[int]] = []
-        for one in found:
-            table = parts(one.place, _PARTS)
+        for reading in found:
+            table = parts(reading.place, _PARTS)
             scales = [0.0] * len(table.columns)
             at.append([])
             for row in table.rows():

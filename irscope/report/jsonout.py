@@ -101,35 +101,35 @@ def summary_json(summary: Mapping[str, object], units: Mapping[str, Kind], path:
     return result
 
 
-def units_json(found: list[Entry]) -> dict[str, str]:
+def units_json(entries: list[Entry]) -> dict[str, str]:
     """Return the kind of each summary value."""
-    return {well_formed(entry.key): entry.kind.value for entry in found}
+    return {well_formed(entry.key): entry.kind.value for entry in entries}
 
 
-def provenance_json(found: list[Entry]) -> dict[str, str]:
+def provenance_json(entries: list[Entry]) -> dict[str, str]:
     """Return the provenance of the summary's numbers that are not exact."""
-    origins = ((entry.key, provenance_of(entry.cell, entry.kind)) for entry in found)
+    origins = ((entry.key, provenance_of(entry.cell, entry.kind)) for entry in entries)
     return {well_formed(key): origin.value for key, origin in origins if origin is not Provenance.EXACT}
 
 
-def quantities(found: list[Entry]) -> list[tuple[str, Quantity]]:
+def quantities(entries: list[Entry]) -> list[tuple[str, Quantity]]:
     """Return the summary values that say more than their value."""
-    return [(well_formed(entry.key), entry.cell) for entry in found if isinstance(entry.cell, Quantity)]
+    return [(well_formed(entry.key), entry.cell) for entry in entries if isinstance(entry.cell, Quantity)]
 
 
-def formulas_json(found: list[Entry]) -> dict[str, str]:
+def formulas_json(entries: list[Entry]) -> dict[str, str]:
     """Return the symbolic form of values that are bound; where nothing is bound the formula is the value itself."""
-    return {key: well_formed(cell.formula) for key, cell in quantities(found) if cell.formula is not None and cell.value is not None}
+    return {key: well_formed(cell.formula) for key, cell in quantities(entries) if cell.formula is not None and cell.value is not None}
 
 
-def intervals_json(found: list[Entry]) -> dict[str, list[Json]]:
+def intervals_json(entries: list[Entry]) -> dict[str, list[Json]]:
     """Return the bounds of summary values."""
-    return {key: interval_json(cell) for key, cell in quantities(found) if cell.interval is not None}
+    return {key: interval_json(cell) for key, cell in quantities(entries) if cell.interval is not None}
 
 
-def remarks_json(found: list[Entry]) -> dict[str, str]:
+def remarks_json(entries: list[Entry]) -> dict[str, str]:
     """Return how summary values came about."""
-    return {key: well_formed(cell.note) for key, cell in quantities(found) if cell.note}
+    return {key: well_formed(cell.note) for key, cell in quantities(entries) if cell.note}
 
 
 def interval_json(cell: Quantity) -> list[Json]:

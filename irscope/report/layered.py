@@ -87,7 +87,7 @@ def _back_edges(count: int, links: Sequence[Link]) -> set[int]:
         after[link.source].append((link.target, number))
     if all(link.source < link.target for link in links):
         return set()
-    found: set[int] = set()
+    back_edges: set[int] = set()
     state = bytearray(count)
     for start in range(count):
         if state[start]:
@@ -98,7 +98,7 @@ def _back_edges(count: int, links: Sequence[Link]) -> set[int]:
             box, rest = stack[-1]
             for target, number in rest:
                 if state[target] == 1:
-                    found.add(number)
+                    back_edges.add(number)
                 elif not state[target]:
                     state[target] = 1
                     stack.append((target, iter(after[target])))
@@ -106,7 +106,7 @@ def _back_edges(count: int, links: Sequence[Link]) -> set[int]:
             else:
                 state[box] = 2
                 stack.pop()
-    return found
+    return back_edges
 
 
 def _longest_paths(count: int, down: Sequence[tuple[int, int]], first: Sequence[int], last: Sequence[int]) -> list[int]:
@@ -123,11 +123,11 @@ def _longest_paths(count: int, down: Sequence[tuple[int, int]], first: Sequence[
     top = 1 if first else 0
     layer = [top] * count
     for box in order:
-        layer[box] = max((layer[one] + 1 for one in before[box]), default=top)
+        layer[box] = max((layer[earlier] + 1 for earlier in before[box]), default=top)
     for box in reversed(order):
         # Fewer edges come in than go out: standing lower makes the edges shorter altogether.
         if after[box] and len(after[box]) > len(before[box]):
-            layer[box] = min(layer[one] for one in after[box]) - 1
+            layer[box] = min(layer[later] for later in after[box]) - 1
     for box in first:
         layer[box] = 0
     if last:
@@ -175,10 +175,10 @@ def _order(rows: list[list[int]], segments: Sequence[Segment], layer: Sequence[i
     """Sort the rows so that few segments cross; returns how many do."""
     above: list[list[int]] = [[] for _ in layer]
     below: list[list[int]] = [[] for _ in layer]
-    for one in segments:
-        if layer[one.lower] == layer[one.upper] + 1:
-            above[one.lower].append(one.upper)
-            below[one.upper].append(one.lower)
+    for segment in segments:
+        if layer[segment.lower] == layer[segment.upper] + 1:
+            above[segment.lower].append(segment.upper)
+            below[segment.upper].append(segment.lower)
     _first_order(rows, below, count)
     place = [0] * len(layer)
     for row in rows:
@@ -261,12 +261,12 @@ def columns(
     width = [*widths, *([bend] * (size - layers.count))]
     above: list[list[tuple[int, int, float]]] = [[] for _ in range(size)]
     below: list[list[tuple[int, int, float]]] = [[] for _ in range(size)]
-    for one in layers.segments:
-        bends = (one.upper >= layers.count) + (one.lower >= layers.count)
+    for segment in layers.segments:
+        bends = (segment.upper >= layers.count) + (segment.lower >= layers.count)
         weight = (_BOX_BOX, _BOX_BEND, _BEND_BEND)[bends]
-        begin, end = shift(one) if shift is not None else (0.0, 0.0)
-        above[one.lower].append((one.upper, weight, begin - end))
-        below[one.upper].append((one.lower, weight, end - begin))
+        begin, end = shift(segment) if shift is not None else (0.0, 0.0)
+        above[segment.lower].append((segment.upper, weight, begin - end))
+        below[segment.upper].append((segment.lower, weight, end - begin))
     middle = [0.0] * size
     room: list[list[float]] = []
     for row in layers.rows:

@@ -96,7 +96,7 @@ def md_code(raw: str) -> str:
     text = legible(raw)
     if text.strip() == text and text and not re.search(r"[`|]|\\$", text):
         return f"`{text}`"
-    return f"<code>{''.join(one if one.isalnum() or one == ' ' else f'&#{ord(one)};' for one in text)}</code>"
+    return f"<code>{''.join(char if char.isalnum() or char == ' ' else f'&#{ord(char)};' for char in text)}</code>"
 
 
 def _bold(raw: str) -> str:
@@ -130,11 +130,11 @@ def _card(card: Card) -> Iterator[str]:
         yield "\n"
     if card.remarks:
         yield "**What would help**\n\n"
-        yield from (f"- {md_line(one.text)}: saves **{md_text(one.saves)}**\n" for one in card.remarks)
+        yield from (f"- {md_line(remark.text)}: saves **{md_text(remark.saves)}**\n" for remark in card.remarks)
         yield "\n"
     if card.next:
         yield "**To go on**\n\n"
-        yield from (f"- {md_code(one.line)} {md_text(one.answers)}\n" for one in card.next)
+        yield from (f"- {md_code(hint.line)} {md_text(hint.answers)}\n" for hint in card.next)
         yield "\n"
     if view.legend:
         yield f"{md_line(view.legend)}\n\n"

@@ -70,7 +70,7 @@ def _cut_together(texts: Sequence[str], width: int, ellipsis: str) -> list[str]:
     names = list(dict.fromkeys(texts))
     if all(display_width(name) <= width for name in names):
         return list(texts)
-    counts = Counter(part for name in names for part in {one.text for one in _parts(name, 0)})
+    counts = Counter(part for name in names for part in {part.text for part in _parts(name, 0)})
     shown = {name: name if display_width(name) <= width else _cut(name, width, ellipsis, 0, counts, len(names), ()) for name in names}
     for level in range(len(_PARTS)):
         musts: dict[str, set[int]] = {}
@@ -131,8 +131,8 @@ def _differences(names: Sequence[Sequence[_Part]]) -> list[list[int]]:
     return [places[-1:] for places in musts] if len(alone) == len(names) else musts
 
 
-def _first_difference(one: Sequence[_Part], other: Sequence[_Part]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+def _first_difference(parts: Sequence[_Part], other: Sequence[_Part]) -> int:
+    return next((at for at, (a, b) in enumerate(zip(parts, other, strict=False)) if a != b), min(len(parts), len(other)))
 
 
 def _cut(text: str, width: int, ellipsis: str, level: int, counts: Mapping[str, int], total: int, must: Sequence[int]) -> str:

@@ -115,16 +115,16 @@ def render_json(document: Document, options: RenderOptions) -> Iterator[str]:
 
 def render_layers(document: Document, options: RenderOptions) -> Iterator[str]:
     """Yield the report of the layers pass; the options change nothing. What is unknown is null, an open size a formula."""
-    found = next((report for report in document.reports if report.pass_name == "layers"), None)
-    if found is None:
+    report = next((report for report in document.reports if report.pass_name == "layers"), None)
+    if report is None:
         raise UsageError("this format shows the report of the layers pass, which did not run", hint="`--passes layers`")
-    table = found.tables[0]
+    table = report.tables[0]
     keys = [column.key for column in table.columns]
     yield from json_lines(
         {
             "model": document.model.path,
-            "total_flops": _shown_cell(found.summary["total_flops"]),
-            "total_memory": _shown_cell(found.summary["total_memory_bytes"]),
+            "total_flops": _shown_cell(report.summary["total_flops"]),
+            "total_memory": _shown_cell(report.summary["total_memory_bytes"]),
             "layers": [dict(zip(keys, map(_shown_cell, row), strict=True)) for row in table.rows()],
         }
     )

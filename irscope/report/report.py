@@ -115,15 +115,15 @@ class Report:
     def table(self, title: str = "") -> Table:
         """Return a table by its title; the first without one. UsageError (IRS451) where there is none of that title."""
         wanted = title.casefold()
-        found = next((table for table in self.tables if not title or table.title.casefold() == wanted), None)
-        if found is None:
+        table = next((table for table in self.tables if not title or table.title.casefold() == wanted), None)
+        if table is None:
             known = ", ".join(repr(table.title) for table in self.tables)
             raise UsageError(
                 f"the report of {self.pass_name} has no table {title!r}" if title else f"the report of {self.pass_name} has no tables",
                 code="IRS451",
                 hint=f"tables: {known}" if known else "its summary has what it found",
             )
-        return found
+        return table
 
     def to_pandas(self, title: str = "") -> Any:
         """Return a table, as `table` finds it, as a pandas DataFrame."""
@@ -227,15 +227,15 @@ def diagnostic_json(diagnostic: Diagnostic) -> DiagnosticJson:
 def assumed_json(assumed: Iterable[Assumed]) -> list[AssumedJson]:
     """Return what was assumed, as it stands in JSON documents."""
     return [
-        {"what": well_formed(one.what), "value": well_formed(one.value), "why": well_formed(one.why), "guess": one.is_guess}
-        for one in assumed
+        {"what": well_formed(assumed.what), "value": well_formed(assumed.value), "why": well_formed(assumed.why), "guess": assumed.is_guess}
+        for assumed in assumed
     ]
 
 
 def assumed_lines(assumed: Sequence[Assumed]) -> list[str]:
     """Return what was assumed, as people read it: a line for each guess, one for everything else."""
-    usual = [one.text for one in assumed if not one.is_guess]
-    return [*(f"assumed: {one.text}" for one in assumed if one.is_guess), *([f"settings: {', '.join(usual)}"] if usual else [])]
+    usual = [assumed.text for assumed in assumed if not assumed.is_guess]
+    return [*(f"assumed: {assumed.text}" for assumed in assumed if assumed.is_guess), *([f"settings: {', '.join(usual)}"] if usual else [])]
 
 
 @immutable
@@ -269,7 +269,7 @@ class ModelInfo:
 
     @property
     def is_guessed(self) -> bool:
-        return any(one.is_guess for one in self.assumed)
+        return any(assumption.is_guess for assumption in self.assumed)
 
     @property
     def assumed_lines(self) -> list[str]:
@@ -281,17 +281,17 @@ class ModelInfo:
         sign = "at least " if self.unsized else ""
         count = None if self.unsized and not self.parameters else self.parameters
         size = None if self.unsized and not self.parameters else self.parameter_bytes
-        found = [
+        facts = [
             self.format,
             "no graph" if self.nodes is None else f"{self.nodes:,} nodes{f', {self.changed}' if self.changed else ''}",
             f"{sign if count is not None else ''}{humanise(count, Kind.COUNT)} parameters",
         ]
         if size is not None or self.unsized or count is not None:
-            found.append(f"{sign if size is not None else ''}{humanise(size, Kind.BYTES)}")
+            facts.append(f"{sign if size is not None else ''}{humanise(size, Kind.BYTES)}")
         if self.bind:
-            found.append(f"bind {','.join(f'{symbol}={value}' for symbol, value in self.bind.items())}")
-        found.extend(f"{short} = {symbol}" for short, symbol in self.short_names.items())
-        return found
+            facts.append(f"bind {','.join(f'{symbol}={value}' for symbol, value in self.bind.items())}")
+        facts.extend(f"{short} = {symbol}" for short, symbol in self.short_names.items())
+        return facts
 
     def to_json(self) -> ModelJson:
         return {
@@ -345,7 +345,7 @@ class Document:
     def about(self) -> str:
         """Return what it is about, in one line; empty where nothing says so."""
         program = next((str(report.summary["program"]) for report in self.reports if "program" in report.summary), "")
-        return self.model.path or ", ".join(f"{one.name}: {one.parts[0]}" for one in self.subjects) or program
+        return self.model.path or ", ".join(f"{subject.name}: {subject.parts[0]}" for subject in self.subjects) or program
 
     @property
     def writer(self) -> str:

@@ -102,7 +102,7 @@ def _selected_report(report: Report, condition: Condition | None, column: str, d
 
 
 def _selected_table(table: Table, condition: Condition | None, column: str, direction: str, top: int | None) -> Table:
-    keys = {one.key: one for one in table.columns}
+    keys = {column.key: column for column in table.columns}
     concerned = (condition is not None and condition.columns <= keys.keys()) or column in keys
     if not concerned and (condition is not None or column):
         return table
@@ -154,9 +154,9 @@ def parse_comparison(text: str, what: str, example: str, code: str) -> Compariso
     `what` is what messages call the text, `example` what they suggest.
     """
     parser = _Parser(text, what, example, code, "a name")
-    found = parser.comparison(several_words=True)
+    comparison = parser.comparison(several_words=True)
     parser.ended("expected one comparison alone, found")
-    return found
+    return comparison
 
 
 class _Parser:
@@ -240,11 +240,11 @@ class _Parser:
         return (lambda row: not test(row)) if negate else test
 
     def _comparison(self) -> Test:
-        found = self.comparison()
-        self._columns.add(found.column)
-        compare, column = _OPERATORS[found.operator], found.column
-        number = None if found.quoted else read_amount(found.value, ANY)
-        wanted = found.value if found.quoted or found.value != "none" else None
+        comparison = self.comparison()
+        self._columns.add(comparison.column)
+        compare, column = _OPERATORS[comparison.operator], comparison.column
+        number = None if comparison.quoted else read_amount(comparison.value, ANY)
+        wanted = comparison.value if comparison.quoted or comparison.value != "none" else None
         return lambda row: compare(bare(row[column]), wanted, number)
 
     def comparison(self, several_words: bool = False) -> Comparison:

@@ -43,7 +43,7 @@ def counter_tables(steps: Sequence[CountedStep]) -> Iterator[Table]:
     names = [step.name for step in steps]
     columns = ["steps", *(f"{key}:bytes" for key in COUNTERS)]
     for title, counted in (("peak of each step", [step.peak for step in steps]), ("after each step", [step.after for step in steps])):
-        yield Table.of(alike(names, [tuple(one[key] for key in COUNTERS) for one in counted]), columns, title)
+        yield Table.of(alike(names, [tuple(count[key] for key in COUNTERS) for count in counted]), columns, title)
 
 
 def parts_tables(steps: Sequence[CountedStep]) -> Iterator[Table]:
@@ -104,7 +104,7 @@ def alike(names: Sequence[str], figures: Sequence[tuple[Cell, ...]]) -> list[tup
     own.
     """
     rows: list[tuple[Any, ...]] = []
-    for (_, found), several in itertools.groupby(zip(names, figures, strict=True), key=lambda one: (one[0].isdecimal(), one[1])):
+    for (_, found), several in itertools.groupby(zip(names, figures, strict=True), key=lambda pair: (pair[0].isdecimal(), pair[1])):
         stretch = [name for name, _ in several]
         rows.append((stretch[0] if len(stretch) == 1 else f"{stretch[0]} to {stretch[-1]}", *found))
     return rows

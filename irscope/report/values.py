@@ -113,10 +113,10 @@ def largest(numbers: Iterable[Quantity | Number]) -> Quantity:
     if not found:
         return Quantity(0)
     values = [_numeric(one.value) for one in found]
-    value = None if None in values else max(one for one in values if one is not None)
+    value = None if None in values else max(value for value in values if value is not None)
     floors, tops = zip(*(one.ends for one in found), strict=True)
-    low = max((one for one in floors if one is not None), default=None)
-    high = None if None in tops else max(one for one in tops if one is not None)
+    low = max((floor for floor in floors if floor is not None), default=None)
+    high = None if None in tops else max(top for top in tops if top is not None)
     sure = [one for one, floor in zip(found, floors, strict=True) if floor is not None and floor == low]
     sure.sort(key=lambda one: _DOUBT[one.provenance])
     open_ = [one for one, top in zip(found, tops, strict=True) if top is None or low is None or top > low]
@@ -151,12 +151,12 @@ def _numeric(value: Scalar) -> Number | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _sum_if_known(one: Number | None, other: Number | None) -> Number | None:
-    return None if one is None or other is None else one + other
+def _sum_if_known(number: Number | None, other: Number | None) -> Number | None:
+    return None if number is None or other is None else number + other
 
 
-def _negative(one: Number | None) -> Number | None:
-    return None if one is None else -one
+def _negative(number: Number | None) -> Number | None:
+    return None if number is None else -number
 
 
 def as_assumed(cell: Cell) -> Cell:

@@ -195,10 +195,10 @@ def _is_block(goes: Numbers, comes: Numbers) -> bool:
 
 def _sums(sizes: Numbers) -> Numbers:
     """Return the sums of all subsets, the empty one first and the whole one last."""
-    found = np.zeros(1, np.int64)
+    numbers = np.zeros(1, np.int64)
     for size in sizes.tolist():
-        found = np.concatenate([found, found + size])
-    return found
+        numbers = np.concatenate([numbers, numbers + size])
+    return numbers
 
 
 class PlainSearch:

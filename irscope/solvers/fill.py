@@ -299,10 +299,10 @@ def _stacks(fixed: Fixed, state: State, moment: int, capacity: int) -> bool:
     begin, end = fixed.member_at[moment], fixed.member_at[moment + 1]
     total = 0
     # The order is kept from one time to the next, so it is nearly sorted and this is nearly linear.
-    for one in range(begin, end):
-        buffer = state.member[one]
+    for index in range(begin, end):
+        buffer = state.member[index]
         least = -1 if state.placed[buffer] else state.least[buffer]
-        place = one
+        place = index
         while place > begin:
             other = state.member[place - 1]
             if (-1 if state.placed[other] else state.least[other]) >= least:
@@ -310,13 +310,13 @@ def _stacks(fixed: Fixed, state: State, moment: int, capacity: int) -> bool:
             state.member[place] = other
             place -= 1
         state.member[place] = buffer
-    for one in range(begin, end):
-        buffer = state.member[one]
+    for index in range(begin, end):
+        buffer = state.member[index]
         if state.placed[buffer]:
             break
         total += fixed.size[buffer]
         if state.least[buffer] + total > capacity:
-            for low in range(begin, one + 1):
+            for low in range(begin, index + 1):
                 state.blame[state.member[low]] += 1
             return False
     return True
@@ -365,16 +365,16 @@ def _split(state: State, top: int) -> int:
                 _tell(state, top, begin, moment + 1, following)
             begin, some = moment + 1, False
     # By length, longest first: each is followed by the one told before it.
-    for one in range(first + 1, state.counts[ITEMS]):
-        begin, end = state.begin[one], state.end[one]
-        place = one
+    for index in range(first + 1, state.counts[ITEMS]):
+        begin, end = state.begin[index], state.end[index]
+        place = index
         while place > first and state.end[place - 1] - state.begin[place - 1] < end - begin:
             state.begin[place], state.end[place] = state.begin[place - 1], state.end[place - 1]
             place -= 1
         state.begin[place], state.end[place] = begin, end
-    for one in range(first, state.counts[ITEMS]):
-        state.following[one] = following
-        following = one
+    for index in range(first, state.counts[ITEMS]):
+        state.following[index] = following
+        following = index
     return following
 
 

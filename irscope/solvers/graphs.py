@@ -144,8 +144,8 @@ class FlowNetwork:
         if len(several) == 1:
             return several[0]
         joint = self.node()
-        for one in several:
-            self.edge(*((one, joint) if towards else (joint, one)), INFINITE)
+        for member in several:
+            self.edge(*((member, joint) if towards else (joint, member)), INFINITE)
         return joint
 
     def push(self, source: int, sink: int) -> int:

@@ -566,7 +566,7 @@ def _replay(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], tak
     """Ask for buffers in the order of their starts; yields what is to be let go of, before what starts at its end is asked for."""
     alive: list[tuple[int, int]] = []
     taken: dict[int, T] = {}
-    for buffer in sorted(range(len(size)), key=lambda one: lower[one]):
+    for buffer in sorted(range(len(size)), key=lambda index: lower[index]):
         if not size[buffer] or upper[buffer] == lower[buffer]:
             continue
         while alive and alive[0][0] <= lower[buffer]:
@@ -580,7 +580,7 @@ def overlap(lower: Sequence[int], upper: Sequence[int], size: Sequence[int], off
     # Those alive together are kept sorted by offset, so that only the neighbours of a new one can be in its way.
     alive: list[tuple[int, int, int]] = []
     ends: list[tuple[int, tuple[int, int, int]]] = []
-    for buffer in sorted(range(len(size)), key=lambda one: lower[one]):
+    for buffer in sorted(range(len(size)), key=lambda index: lower[index]):
         if not size[buffer] or upper[buffer] == lower[buffer]:
             continue
         while ends and ends[0][0] <= lower[buffer]:

@@ -159,20 +159,20 @@ class _Maker:
         self.failure: IrscopeError | None = None
         self._unsized, self._said_of_memory = 0, list[Diagnostic]()
         """Tensors of unknown size, which the peak does not count, and what was said of them."""
-        self.is_guessed = any(not one.is_about_weights for one in self.at.program.guesses)
+        self.is_guessed = any(not assumed.is_about_weights for assumed in self.at.program.guesses)
 
     def _bound(self, besides: Mapping[str, int] | None = None) -> Model:
         """Return the model with a number for each open size, and for further names; as it is where it cannot be read again."""
-        wanted = {one.symbol: one.size for one in self.sizes if one.is_open} | dict(besides or {})
+        wanted = {size.symbol: size.size for size in self.sizes if size.is_open} | dict(besides or {})
         if not wanted:
             return self.model
         try:
-            found = self.model.rebound(wanted)
+            model = self.model.rebound(wanted)
         except UsageError:
             return self.model
-        found.manager.settings = self.settings
-        found.manager.instruments = self.model.manager.instruments
-        return found
+        model.manager.settings = self.settings
+        model.manager.instruments = self.model.manager.instruments
+        return model
 
     @property
     def ctx(self) -> Manager:
@@ -297,24 +297,24 @@ class _Maker:
 
     def _memory(self) -> CardMemory:
         timeline = self.ctx.get(Liveness(model=self.lifetime))
-        found = timeline.footprint
-        assert found is not None
-        counters = self._counters(timeline, found)
-        peak = self.marked(found.peak)
+        footprint = timeline.footprint
+        assert footprint is not None
+        counters = self._counters(timeline, footprint)
+        peak = self.marked(footprint.peak)
         fits, why = self._verdict(counters, peak)
         missing = self._missing(counters, peak) if fits.value is False else None
-        node = found.peak_node if isinstance(peak.value, int) else None
+        node = footprint.peak_node if isinstance(peak.value, int) else None
         return CardMemory(
             fits=fits,
             why=why,
-            counted=found.what,
+            counted=footprint.what,
             runtime=counters.runtime,
             peak=peak,
             requested=self.marked(counters.requested),
             allocated=self.marked(counters.allocated),
             reserved=self.marked(counters.reserved),
-            parts=self._parts(found),
-            largest=tuple(self._held(one) for one in _tensors(found)[:_LARGEST]),
+            parts=self._parts(footprint),
+            largest=tuple(self._held(tensor) for tensor in _tensors(footprint)[:_LARGEST]),
             node="" if node is None else node.name,
             module="" if node is None else node.scope.path,
             location=_place(node),
@@ -325,7 +325,7 @@ class _Maker:
             is_optimised=timeline.model != "ort" or "ort_level" in self.at.program.metadata,
         )
 
-    def _counters(self, timeline: Timeline, found: Footprint) -> _Counters:
+    def _counters(self, timeline: Timeline, footprint: Footprint) -> _Counters:
         """Return what the runtime that the model is for counts on the device."""
         if self.at.program.training is not None:
             step = self.ctx.get(TrainingMemory())
@@ -333,7 +333,7 @@ class _Maker:
             counts = step.worst("requested"), step.worst("allocated"), step.worst("reserved")
             return _Counters(runtime, *counts, None if step.reason else step.verdict, step.reason)
         if timeline.model == "ort":
-            return self._ort_counters(found)
+            return self._ort_counters(footprint)
         if timeline.model == "xla":
             plan = self.ctx.get(XlaMemory())
             total, runtime = plan.total, "XLA, as it assigned it" if plan.is_exact else "XLA, by the rules of its CPU compiler"
@@ -342,28 +342,28 @@ class _Maker:
         is_known = self.program.traits.runtime is not Runtime.UNKNOWN
         runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}" if is_known or memory.central is not None else ""
         if memory.central is None:
-            return _Counters(runtime, found.peak if found.of == "tensor" else NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, None, memory.reason)
+            return _Counters(runtime, footprint.peak if footprint.of == "tensor" else NOT_KNOWN, NOT_KNOWN, NOT_KNOWN, None, memory.reason)
         fits = memory.fits if not memory.is_open else None
         counts = memory.worst("requested"), memory.worst("allocated"), memory.worst("reserved")
         return _Counters(runtime, *counts, fits, memory.reason, memory)
 
-    def _ort_counters(self, found: Footprint) -> _Counters:
+    def _ort_counters(self, footprint: Footprint) -> _Counters:
         plan = self.ctx.get(OrtMemory())
         runtime = f"ONNX Runtime {plan.release.text}"
         if plan.cuda is not None and plan.figures is not None:
             worst, figures = plan.cuda.worst, plan.figures
             counts = worst(figures, "requested"), worst(figures, "allocated"), worst(figures, "reserved")
             return _Counters(runtime, *counts, plan.cuda.fits(figures), plan.cuda.shortage or plan.cuda.open_)
-        if plan.figures is None or not plan.is_known or found.of != "device":
+        if plan.figures is None or not plan.is_known or footprint.of != "device":
             reason = "" if plan.is_known else "the temporary memory of ONNX Runtime's kernels on a GPU is not known"
             beside = total_of(self.ctx.get(Liveness(model=self.lifetime)).resident.values())
             allocated, reserved = (limited(plan, name, beside) for name in ("allocated", "reserved"))
-            return _Counters(runtime, found.peak, allocated, reserved, None, reason)
+            return _Counters(runtime, footprint.peak, allocated, reserved, None, reason)
         runs = (plan.figures.cold.peak, plan.figures.warm.peak)
-        there = quantity(found.peak.value) - max(run.allocated for run in runs)
+        there = quantity(footprint.peak.value) - max(run.allocated for run in runs)
         requested, reserved = (there + max(getattr(run, name) for run in runs) for name in ("requested", "reserved"))
         runtime += " on the CPU, as nothing of it runs on the GPU" if plan.stays else ""
-        return _Counters(runtime, requested, found.peak, reserved, None)
+        return _Counters(runtime, requested, footprint.peak, reserved, None)
 
     def _as_pytorch(self, counters: _Counters) -> tuple[Quantity, Quantity] | None:
         """Return what PyTorch's allocator would count, for a graph that another runtime runs on a CUDA device."""
@@ -385,8 +385,8 @@ class _Maker:
         memory = self.ctx.get(CudaMemory(model="ssa"))
         if memory.central is not None and not memory.is_open:
             return self.marked(memory.worst("allocated")), self.marked(memory.worst("reserved"))
-        found = self.ctx.get(Liveness(model="ssa")).footprint
-        return None if found is None or found.peak.value is None else (self.marked(found.peak), NOT_KNOWN)
+        footprint = self.ctx.get(Liveness(model="ssa")).footprint
+        return None if footprint is None or footprint.peak.value is None else (self.marked(footprint.peak), NOT_KNOWN)
 
     def _verdict(self, counters: _Counters, peak: Quantity) -> tuple[Quantity, str]:
         """Return whether it fits, and what that rests on."""
@@ -430,13 +430,13 @@ class _Maker:
         needed = counters.reserved if counters.reserved.value is not None else peak
         return self.marked(needed - (self.device.room_bytes or 0))
 
-    def _parts(self, found: Footprint) -> tuple[Part, ...]:
+    def _parts(self, footprint: Footprint) -> tuple[Part, ...]:
         """Return what adds up to the peak, the largest first; nothing where the peak is not known."""
-        if found.peak.value is None or isinstance(found.peak.value, str):
+        if footprint.peak.value is None or isinstance(footprint.peak.value, str):
             return ()
-        cells = {category: column[found.peak_step] if len(column) else 0 for category, column in found.parts.items()}
+        cells = {category: column[footprint.peak_step] if len(column) else 0 for category, column in footprint.parts.items()}
         parts = [Part(category, self.marked(plain_number(one))) for category, one in cells.items() if one != 0]
-        return tuple(sorted(parts, key=lambda one: -(_number(one.bytes.value) or 0)))
+        return tuple(sorted(parts, key=lambda part: -(_number(part.bytes.value) or 0)))
 
     def _held(self, one: Held) -> HeldTensor:
         scope = one.node.scope.path if one.node is not None else ""
@@ -486,12 +486,12 @@ class _Maker:
             return self.model
         options = self.model.options
         try:
-            found = open_model(Path(self.program.path), replace(options, bind={}), settings=self.settings)
+            model = open_model(Path(self.program.path), replace(options, bind={}), settings=self.settings)
         except IrscopeError:
             return self.model
-        free = symbol_named(found.program, "batch") or next(iter(found.program.symbols), "")
-        others = {name: size for name, size in options.bind.items() if name != free and symbol_named(found.program, name) != free}
-        return found.rebound(others) if others and free else found
+        free = symbol_named(model.program, "batch") or next(iter(model.program.symbols), "")
+        others = {name: size for name, size in options.bind.items() if name != free and symbol_named(model.program, name) != free}
+        return model.rebound(others) if others and free else model
 
     def _why_not_searched(self, model: Model) -> str:
         """Return the reason why the largest size is not searched for while a card is made; empty where it is."""
@@ -553,7 +553,7 @@ class _Maker:
     def _least_time(self) -> Quantity:
         bounds = self.ctx.get(Roofline())
         unknown = bounds.unknown
-        if unknown and not any(one.binding not in (FREE, UNKNOWN) for one in bounds.nodes):
+        if unknown and not any(node.binding not in (FREE, UNKNOWN) for node in bounds.nodes):
             return NOT_KNOWN
         return self.marked(Quantity(bounds.least, Provenance.MODELLED, lo=bounds.least if unknown else None))
 
@@ -580,7 +580,7 @@ class _Maker:
     # -- what is not known, and what could be better -----------------------------------------------------------
 
     def unknown(self, totals: ParameterTotals) -> CardUnknown:
-        remarks = dict(Counter(one.severity.text for one in self.diagnostics()))
+        remarks = dict(Counter(diagnostic.severity.text for diagnostic in self.diagnostics()))
         costs = self.ctx.peek(NodeCosts())
         return CardUnknown(
             () if costs is None else tuple(sorted(costs.unknown)),
@@ -592,11 +592,11 @@ class _Maker:
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Return what was said when the model was read, and by the passes that the default pipeline runs."""
-        found = dict.fromkeys(self.model.diagnostics)
+        diagnostics = dict.fromkeys(self.model.diagnostics)
         for analysis in (Shapes(), NodeCosts()):
-            found.update(dict.fromkeys(self.ctx.diagnostics_of(analysis)))
-        found.update(dict.fromkeys(self._said_of_memory))
-        return tuple(found)
+            diagnostics.update(dict.fromkeys(self.ctx.diagnostics_of(analysis)))
+        diagnostics.update(dict.fromkeys(self._said_of_memory))
+        return tuple(diagnostics)
 
     def remarks(self) -> tuple[CardRemark, ...]:
         """Return what saves most, each thing once."""
@@ -608,14 +608,14 @@ class _Maker:
             raise
         except IrscopeError:
             return ()
-        found: list[CardRemark] = []
+        remarks: list[CardRemark] = []
         for one in ranked:
             saves = _saves(one.finding)
-            if one.share >= _LEAST_SHARE and saves and len(found) < _REMARKS:
+            if one.share >= _LEAST_SHARE and saves and len(remarks) < _REMARKS:
                 places = {_place(node) for node in one.finding.nodes}
                 where = f" ({places.pop()})" if len(places) == 1 and "" not in places else ""
-                found.append(CardRemark(f"{one.finding.what}{where}", saves, one.share, "advise"))
-        return tuple(found)
+                remarks.append(CardRemark(f"{one.finding.what}{where}", saves, one.share, "advise"))
+        return tuple(remarks)
 
     # -- what to do next ---------------------------------------------------------------------------------------
 
@@ -625,7 +625,7 @@ class _Maker:
         """
         if self._is_live:
             return ()
-        options = self._options({one.symbol: one.size for one in self.sizes if one.is_open})
+        options = self._options({size.symbol: size.size for size in self.sizes if size.is_open})
         lacking = " ".join(input_option(value) for value in self.program.graph.inputs if value.name and lacks_shape(value.type))
         first = Command(_command("run", options, "--passes advise", self._path), "what could be better, with evidence")
         if GENERATES in self.program.metadata:
@@ -867,11 +867,11 @@ def _size_on_disk(model: Model) -> int | None:
         return None
 
 
-def _tensors(found: Footprint) -> list[Held]:
+def _tensors(footprint: Footprint) -> list[Held]:
     """Return what a run makes that is in memory at the peak, the largest first; where it makes nothing, what it was given."""
-    if found.peak.value is None or isinstance(found.peak.value, str):
+    if footprint.peak.value is None or isinstance(footprint.peak.value, str):
         return []
-    return [one for one in found.at_peak if one.value is not None] or [one for one in found.at_peak if one.category != ROUNDING]
+    return [one for one in footprint.at_peak if one.value is not None] or [one for one in footprint.at_peak if one.category != ROUNDING]
 
 
 def _place(node: Node | None) -> str:
@@ -890,8 +890,8 @@ def _enough(device: DeviceProfile, counters: _Counters, peak: Quantity) -> tuple
 
 def _with_room(device: DeviceProfile, needed: Number) -> tuple[str, ...]:
     """Known devices of the same kind with so much room, the smallest first."""
-    found = [one for one in all_devices() if one.kind == device.kind and (one.room_bytes or 0) >= needed]
-    return tuple(one.name for one in sorted(found, key=lambda one: (one.memory_bytes or 0, one.name)))
+    profiles = [profile for profile in all_devices() if profile.kind == device.kind and (profile.room_bytes or 0) >= needed]
+    return tuple(profile.name for profile in sorted(profiles, key=lambda profile: (profile.memory_bytes or 0, profile.name)))
 
 
 def _saves(finding: Finding) -> str:

@@ -218,8 +218,8 @@ def read_plan(path: Path) -> Plan:
     try:
         content: object = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        found = re.search(r"\(at line (\d+)", str(error))
-        line = found[1] if found else max(len(text.splitlines()), 1)
+        match = re.search(r"\(at line (\d+)", str(error))
+        line = match[1] if match else max(len(text.splitlines()), 1)
         raise UsageError(f"is not TOML: {error}", code="IRS680", where=f"{path}:{line}") from error
     return _Reader(path, text).plan(content)
 
@@ -267,28 +267,28 @@ class _Reader:
             if not found:
                 missing.append((entry.model, self.line(entry.model, number)))
         seen: dict[str, Target] = {}
-        for one in targets:
-            if one.key in seen:
+        for target in targets:
+            if target.key in seen:
                 raise self.error(
-                    f"{one.key!r} is listed twice", one.line, 'give each a name of its own (name = "..."), or narrow the pattern'
+                    f"{target.key!r} is listed twice", target.line, 'give each a name of its own (name = "..."), or narrow the pattern'
                 )
-            seen[one.key] = one
+            seen[target.key] = target
         return Plan(_as_seen(self.path), tuple(targets), self.path.parent / settled.baseline, settled.baseline, tuple(missing))
 
     def settled(self, table: object) -> Settled:
         try:
-            found = decode(Settled, _spelled_out(table), closed=True)
+            settled = decode(Settled, _spelled_out(table), closed=True)
         except Misfit as misfit:
             index = re.match(r"models\[(\d+)\]", misfit.path)
             last = re.split(r"[.\[\]]+", misfit.path.rstrip("]"))[-1]
             line = self.line(last, int(index[1]) if index else None)
             raise self.error(str(misfit), line) from misfit
-        if not found.models:
+        if not settled.models:
             raise self.error("lists no models", hint='such as models = ["model.onnx"]')
-        place = Path(found.baseline)
-        if place.is_absolute() or not place.name or ".." in place.parts or "\0" in found.baseline:
+        place = Path(settled.baseline)
+        if place.is_absolute() or not place.name or ".." in place.parts or "\0" in settled.baseline:
             raise self.error("baseline: a file beside this one, or below it, is wanted", self.line("baseline"))
-        return found
+        return settled
 
     def targets(self, settled: Settled, entry: Entry, number: int) -> Iterator[Target]:
         """Yield what one entry asks for: each of its models on each of its devices."""
@@ -437,11 +437,11 @@ def write_baseline(checked: Checked) -> Baseline:
     """Write what was found as the baseline from now on. Models that could not be read keep what is stored of them."""
     before = checked.baseline.models if checked.baseline is not None else {}
     stored: dict[str, Stored] = {}
-    for one in checked.models:
-        if one.card is not None:
-            stored[one.target.key] = one.stored()
-        elif one.target.key in before:
-            stored[one.target.key] = before[one.target.key]
+    for model in checked.models:
+        if model.card is not None:
+            stored[model.target.key] = model.stored()
+        elif model.target.key in before:
+            stored[model.target.key] = before[model.target.key]
     made = Baseline(irscope=__version__, models=dict(sorted(stored.items())))
     document = {"schema": BASELINE_SCHEMA, "irscope": made.irscope, "models": encode(made.models)}
     write_text(checked.plan.baseline, json_lines(document))
@@ -452,12 +452,12 @@ def changes_of(before: Baseline | None, after: Baseline) -> Iterator[str]:
     """Yield what is different in a baseline, for people: models that came and went, and numbers that are others."""
     old = {} if before is None else before.models
     yield from (f"gone: {key}" for key in old if key not in after.models)
-    for key, one in after.models.items():
+    for key, model in after.models.items():
         if key not in old:
             yield f"new: {key}"
             continue
         for name in NUMBERS:
-            was, now = (_number(_quantity(stored.numbers[name]).value) if name in stored.numbers else None for stored in (old[key], one))
+            was, now = (_number(_quantity(stored.numbers[name]).value) if name in stored.numbers else None for stored in (old[key], model))
             if was != now:
                 kind = NUMBERS[name]
                 share = f" ({(now - was) / abs(was):+.2%})" if was and now is not None else ""
@@ -470,9 +470,9 @@ def _quantity(stored: int | float | Bounded) -> Quantity:
     return Quantity(stored)
 
 
-def _stored_number(one: Quantity) -> int | float | Bounded | None:
-    parts = [end if isinstance(end, int | float) and abs(end) <= LARGEST else None for end in (one.value, one.lo, one.hi)]
-    if one.lo is None and one.hi is None:
+def _stored_number(quantity: Quantity) -> int | float | Bounded | None:
+    parts = [end if isinstance(end, int | float) and abs(end) <= LARGEST else None for end in (quantity.value, quantity.lo, quantity.hi)]
+    if quantity.lo is None and quantity.hi is None:
         return parts[0]
     return Bounded(*parts)
 
@@ -534,8 +534,8 @@ class CheckedModel:
     def stored(self) -> Stored:
         assert self.card is not None
         is_kept = {name: NUMBERS[name] is not Kind.BOOL and not _unsized(self.card, name) for name in self.numbers}
-        numbers = {name: _stored_number(one) for name, one in self.numbers.items() if is_kept[name]}
-        kept = {name: one for name, one in sorted(numbers.items()) if one is not None and one != Bounded()}
+        numbers = {name: _stored_number(number) for name, number in self.numbers.items() if is_kept[name]}
+        kept = {name: number for name, number in sorted(numbers.items()) if number is not None and number != Bounded()}
         return Stored(self.sha256, self.card.memory.runtime, kept)
 
 
@@ -549,14 +549,14 @@ class Checked:
 
     @cached_property
     def judged(self) -> tuple[Judged, ...]:
-        return tuple(judged for one in self.models for judged in one.judged)
+        return tuple(judged for model in self.models for judged in model.judged)
 
     def of(self, status: Status) -> list[Judged]:
-        return [one for one in self.judged if one.status == status]
+        return [verdict for verdict in self.judged if verdict.status == status]
 
     @property
     def failed_models(self) -> list[CheckedModel]:
-        return [one for one in self.models if one.card is None]
+        return [model for model in self.models if model.card is None]
 
     @property
     def is_passed(self) -> bool:
@@ -565,14 +565,14 @@ class Checked:
 
 def numbers_of(made: Card) -> dict[str, Quantity]:
     """Return the numbers of a card that budgets may be about, with their intervals."""
-    found = {name: one for name, one in made.quantities().items() if name in NUMBERS}
+    numbers = {name: quantity for name, quantity in made.quantities().items() if name in NUMBERS}
     flat = made.fields()
     for name in NUMBERS:
-        if name not in found and name in flat:
+        if name not in numbers and name in flat:
             value = flat[name]
-            found[name] = Quantity(value, Provenance.EXACT if value is not None else Provenance.UNKNOWN)
-    found["unknown"] = Quantity(sum(int(flat[name] or 0) for name in UNKNOWN_PARTS))
-    return found
+            numbers[name] = Quantity(value, Provenance.EXACT if value is not None else Provenance.UNKNOWN)
+    numbers["unknown"] = Quantity(sum(int(flat[name] or 0) for name in UNKNOWN_PARTS))
+    return numbers
 
 
 def check(
@@ -588,13 +588,13 @@ def check(
         if not anew:
             raise
         baseline = None
-    found: list[CheckedModel] = []
+    models: list[CheckedModel] = []
     for number, target in enumerate(plan.targets):
         if told is not None:
             told(number, len(plan.targets), target.key)
-        found.append(_looked_at(target, baseline, instruments, trust))
+        models.append(_looked_at(target, baseline, instruments, trust))
         gc.collect()  # graphs are full of cycles: without it the next model comes on top of this one
-    return Checked(plan, tuple(found), baseline)
+    return Checked(plan, tuple(models), baseline)
 
 
 def _looked_at(target: Target, baseline: Baseline | None, instruments: Sequence[Instrument], trust: bool) -> CheckedModel:
@@ -616,25 +616,25 @@ def _looked_at(target: Target, baseline: Baseline | None, instruments: Sequence[
     return replace(one, judged=judged)
 
 
-def _judged(one: CheckedModel, budget: Budget, baseline: Baseline | None) -> Judged:
-    assert one.card is not None
-    now = one.numbers[budget.field]
-    unsized = _unsized(one.card, budget.field)
-    known = None if one.base is None else one.base.numbers.get(budget.field)
+def _judged(model: CheckedModel, budget: Budget, baseline: Baseline | None) -> Judged:
+    assert model.card is not None
+    now = model.numbers[budget.field]
+    unsized = _unsized(model.card, budget.field)
+    known = None if model.base is None else model.base.numbers.get(budget.field)
     base = None if known is None else _quantity(known)
     if unsized:
-        return Judged(one.target.key, budget, "unjudged", Quantity(None, Provenance.UNKNOWN, now.formula), None, unsized)
+        return Judged(model.target.key, budget, "unjudged", Quantity(None, Provenance.UNKNOWN, now.formula), None, unsized)
     if not budget.change:
-        status, reason = _against_limit(budget, now, one)
-        return Judged(one.target.key, budget, status, now, base, reason)
-    lacking = _why_no_base(one, budget, baseline, base)
+        status, reason = _against_limit(budget, now, model)
+        return Judged(model.target.key, budget, status, now, base, reason)
+    lacking = _why_no_base(model, budget, baseline, base)
     if lacking or base is None:
-        return Judged(one.target.key, budget, "unjudged", now, None, lacking)
-    status, reason = _against_base(budget, now, base, one)
-    if status == "exceeded" and one.file == "same":
+        return Judged(model.target.key, budget, "unjudged", now, None, lacking)
+    status, reason = _against_base(budget, now, base, model)
+    if status == "exceeded" and model.file == "same":
         wrote = baseline.irscope if baseline is not None else ""
         reason += "; the file is that of the baseline" + (f", which irscope {wrote} wrote" if wrote != __version__ else "")
-    return Judged(one.target.key, budget, status, now, base, reason)
+    return Judged(model.target.key, budget, status, now, base, reason)
 
 
 def _unsized(made: Card, name: str) -> str:
@@ -644,7 +644,7 @@ def _unsized(made: Card, name: str) -> str:
         return ""
     if name in FIGURES and FIGURES[name].has_formula and made.quantities()[name].formula is None:
         return ""
-    return f"it depends on {', '.join(symbols)}, and no size is given: bind = {{ {', '.join(f'{one} = 8' for one in symbols)} }}"
+    return f"it depends on {', '.join(symbols)}, and no size is given: bind = {{ {', '.join(f'{symbol} = 8' for symbol in symbols)} }}"
 
 
 def _why_no_base(one: CheckedModel, budget: Budget, baseline: Baseline | None, base: Quantity | None) -> str:
@@ -662,7 +662,7 @@ def _why_no_base(one: CheckedModel, budget: Budget, baseline: Baseline | None, b
     return "" if base is not None else f"the baseline does not have this number; {update}"
 
 
-def _against_limit(budget: Budget, now: Quantity, one: CheckedModel) -> tuple[Status, str]:
+def _against_limit(budget: Budget, now: Quantity, model: CheckedModel) -> tuple[Status, str]:
     kind, limit = budget.kind, budget.limit
     low, high = _ends(now, budget.field)
     sure = surely(budget.operator, low, high, limit)
@@ -670,8 +670,8 @@ def _against_limit(budget: Budget, now: Quantity, one: CheckedModel) -> tuple[St
         return ("ok", "") if sure else ("exceeded", _beyond(budget, now, low if now.value is None else now.value))
     if now.value is None:
         least = f"; it is at least {humanise(low, kind)}" if low is not None else ""
-        return "unjudged", f"it is not known: {_why_unknown(one, budget.field)}{least}"
-    if not one.target.surely:
+        return "unjudged", f"it is not known: {_why_unknown(model, budget.field)}{least}"
+    if not model.target.surely:
         kept = surely(budget.operator, _number(now.value), _number(now.value), limit)
         return ("ok", "as modelled, not surely") if kept else ("exceeded", _beyond(budget, now, now.value))
     return "unjudged", _straddling(now, kind)
@@ -693,13 +693,13 @@ def surely(operator: str, low: Number | bool | None, high: Number | bool | None,
     return True if kept else False if broken else None
 
 
-def _against_base(budget: Budget, now: Quantity, base: Quantity, one: CheckedModel) -> tuple[Status, str]:
+def _against_base(budget: Budget, now: Quantity, base: Quantity, model: CheckedModel) -> tuple[Status, str]:
     """Both are of the same kind of model, so what is not known about them is too: values are compared with values, ends with ends."""
     pairs = [("", _number(now.value), _number(base.value))]
-    if one.target.surely:
+    if model.target.surely:
         pairs += [("at its lower end ", _number(now.lo), _number(base.lo)), ("at its upper end ", _number(now.hi), _number(base.hi))]
     if now.value is None or base.value is None:
-        whose, why = ("it", _why_unknown(one, budget.field)) if now.value is None else ("that of the baseline", "it was not then")
+        whose, why = ("it", _why_unknown(model, budget.field)) if now.value is None else ("that of the baseline", "it was not then")
         return "unjudged", f"{whose} is not known: {why}"
     for place, new, old in pairs:
         if new is None and old is None:
@@ -762,8 +762,8 @@ def _straddling(now: Quantity, kind: Kind) -> str:
     return f'~{humanise(now.value, kind)} is modelled, {may}: it cannot be surely judged (modelled = "{AS_MODELLED}" takes it as it is)'
 
 
-def _why_unknown(one: CheckedModel, name: str) -> str:
-    made = one.card
+def _why_unknown(model: CheckedModel, name: str) -> str:
+    made = model.card
     assert made is not None
     if made.failure is not None and name not in _OF_FILE:
         return made.failure.message.partition("\n")[0]

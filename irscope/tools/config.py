@@ -128,9 +128,9 @@ def chosen_device(named: str = "") -> Chosen:
     unlisted = ""
     title = local_gpu()
     if title:
-        found = _device_of(title)
-        if found is not None:
-            return Chosen(found, "this machine's GPU", found.name, is_to_be_named=True)
+        profile = _device_of(title)
+        if profile is not None:
+            return Chosen(profile, "this machine's GPU", profile.name, is_to_be_named=True)
         unlisted = f"this machine's {title} is not in irscope's list"
     configured = read_config().get("device", "")
     if configured:
@@ -226,9 +226,9 @@ def local_gpu() -> str:
     if importlib.util.find_spec("pynvml") is not None:
         from irscope.measure.machine import NAMELESS_GPU, cuda_device
 
-        found = cuda_device(f"cuda:{number}").name
-        if found != NAMELESS_GPU:
-            return found
+        name = cuda_device(f"cuda:{number}").name
+        if name != NAMELESS_GPU:
+            return name
     names = _names_in_proc() or _names_of_tool()
     return names[min(number, len(names) - 1)] if names else ""
 
@@ -252,5 +252,5 @@ def _names_of_tool() -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
-    told = output_of_tool(tool, ["--query-gpu=name", "--format=csv,noheader"], _PATIENCE)
-    return [line.strip() for line in told.splitlines() if line.strip()]
+    output = output_of_tool(tool, ["--query-gpu=name", "--format=csv,noheader"], _PATIENCE)
+    return [line.strip() for line in output.splitlines() if line.strip()]

@@ -262,7 +262,7 @@ class Serving:
         low, high = self.blocks
         if high <= _WIDE * low:
             return ""
-        stage = min(self.stages, key=lambda one: one.blocks[0])
+        stage = min(self.stages, key=lambda stage: stage.blocks[0])
         spread = [
             (most - least, what, -most, -least)
             for what, value, _ in stage.parts[:-1]
@@ -276,7 +276,7 @@ class Serving:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """Return what is to be said about the forward."""
-        return [one for one in self.simulation.diagnostics if one.code != "IRS646"]
+        return [diagnostic for diagnostic in self.simulation.diagnostics if diagnostic.code != "IRS646"]
 
     def report(self) -> Report:
         """Return the same as tables."""
@@ -288,7 +288,7 @@ class Serving:
         )
         if self.why_wide:
             summary["wide"] = self.why_wide
-        if all(one.window is None for one in self.groups):
+        if all(group.window is None for group in self.groups):
             summary["cache_tokens"] = _span(low * self.block, high * self.block)
         summary["a_request"] = f"{self.blocks_of_a_request:,} blocks for {wish.prompt:,} + {wish.new:,} tokens"
         summary["weights"] = f"{bytes_text(served.whole_bytes)} in {served.dtype}, all ranks together without what several of them hold"
@@ -356,8 +356,8 @@ class Serving:
                 }
                 for stage in self.stages
             ],
-            "groups": [{"layers": list(one.layers), "window": one.window, "page_bytes": one.page} for one in self.groups],
-            "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
+            "groups": [{"layers": list(group.layers), "window": group.window, "page_bytes": group.page} for group in self.groups],
+            "diagnostics": [diagnostic_json(diagnostic) for diagnostic in self.diagnostics],
         }
 
 
@@ -442,11 +442,11 @@ def _groups(served: Served, engine: Engine, where: str) -> list[Group]:
         raise UsageError("its kinds of layers have blocks of different sizes, which is not modelled", code="IRS698", where=where)
     few, many = min(map(len, kinds.values())), max(map(len, kinds.values()))
     size = many if many < few * _CROWDED else few
-    found = []
+    groups = []
     for (window, page), layers in kinds.items():
         number = -(-len(layers) // size)
-        found += [Group(layers[first::number], window, page) for first in range(number)]
-    return found
+        groups += [Group(layers[first::number], window, page) for first in range(number)]
+    return groups
 
 
 def _blocks(group: Group, length: int, block: int, engine: Engine) -> int:
@@ -465,7 +465,7 @@ def _stage(served: Served, engine: Engine, memory: int, layers: range, groups: S
         again = served.is_tied and is_last and not is_first and one.name in before and one.name.endswith("weight")
         weights += one.bytes if here or again else 0
     stage = Stage(layers)
-    stage.block_bytes = max(len([one for one in group.layers if one in layers]) for group in groups) * groups[0].page
+    stage.block_bytes = max(len([layer for layer in group.layers if layer in layers]) for group in groups) * groups[0].page
     alone = engine["tp"] * engine.settings.get("pp", 1) == 1
     budget = memory * (engine["util"] if engine.name == "vllm" else engine["mem_fraction_static"])
     share = "util" if engine.name == "vllm" else "mem_fraction_static"

@@ -82,12 +82,12 @@ class Amounts:
             cost = costs.by_node.get(node)
             return runs[node][which] if node in runs else Amount(0, 1) if cost is None else _of_cost(cost)[which]
 
-        found = cls()
-        found.by_measure["flops"] = _summed(tree, partial(cost_of, which=0), runs)
-        found.by_measure["bytes"] = _summed(tree, partial(cost_of, which=1), runs)
-        found.by_measure["memory"] = _summed(tree, lambda node: _sum_of(node.outputs), {})
-        found.by_measure["parameters"] = _weights(tree)
-        return found
+        script = cls()
+        script.by_measure["flops"] = _summed(tree, partial(cost_of, which=0), runs)
+        script.by_measure["bytes"] = _summed(tree, partial(cost_of, which=1), runs)
+        script.by_measure["memory"] = _summed(tree, lambda node: _sum_of(node.outputs), {})
+        script.by_measure["parameters"] = _weights(tree)
+        return script
 
     def of_box(self, measure: str, box: Box) -> Amount:
         return self.by_measure[measure][box.number]
@@ -100,27 +100,27 @@ def _of_cost(cost: Cost) -> tuple[Amount, Amount]:
 
 
 def _sum_of(values: Sequence[Value]) -> Amount:
-    found = Amount()
+    amount = Amount()
     for value in values:
         size = value.type.tensor_bytes
-        found.add(Amount(0, 1) if size is None else Amount(size))
-    return found
+        amount.add(Amount(0, 1) if size is None else Amount(size))
+    return amount
 
 
 def _summed(tree: BoxTree, amount: Callable[[Node], Amount], whole: Mapping[Node, object]) -> list[Amount]:
     """Sums over what is inside; an operation with regions has its own number where it is among `whole`, else that of its regions."""
-    found = [Amount() for _ in tree.boxes]
+    amounts = [Amount() for _ in tree.boxes]
     for box in reversed(tree.boxes):
         if box.node is not None and (not box.children or box.node in whole):
-            found[box.number] = amount(box.node)
+            amounts[box.number] = amount(box.node)
         if box.parent >= 0:
-            found[box.parent].add(found[box.number])
-    return found
+            amounts[box.parent].add(amounts[box.number])
+    return amounts
 
 
 def _weights(tree: BoxTree) -> list[Amount]:
     """Bytes of weights that are read in each box, each once for every box around it."""
-    found = [Amount() for _ in tree.boxes]
+    amounts = [Amount() for _ in tree.boxes]
     readers: dict[Value, set[int]] = {}
     for box in tree.boxes:
         for weight in weights_of(box.node) if box.node is not None else ():
@@ -131,8 +131,8 @@ def _weights(tree: BoxTree) -> list[Amount]:
             while (number := tree.boxes[number].parent) >= 0 and number not in around:
                 around.add(number)
         for number in around:
-            found[number].add(_sum_of([weight]))
-    return found
+            amounts[number].add(_sum_of([weight]))
+    return amounts
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -217,15 +217,15 @@ def facts_of(tree: BoxTree, amounts: Amounts | None) -> Callable[[Box], list[tup
     """Return a function that tells what is known of a box, for whoever points at it."""
 
     def facts(box: Box) -> list[tuple[str, str]]:
-        found = list(_node_facts(box.node) if box.node is not None else _group_facts(box))
+        facts = list(_node_facts(box.node) if box.node is not None else _group_facts(box))
         if box.scope is not None and box.scope.path:
-            found.append(("module", box.scope.path))
+            facts.append(("module", box.scope.path))
         if amounts is not None and box.value is None:
             for measure, (words, kind) in MEASURES.items():
                 amount = amounts.of_box(measure, box)
                 if amount.known != 0 or amount.unknown:
-                    found.append((words, amount.text(kind)))
-        return found
+                    facts.append((words, amount.text(kind)))
+        return facts
 
     return facts
 
@@ -326,9 +326,9 @@ def _near(model: Model, view: View) -> set[Node]:
     graph = model.graph
     named = view.around.removeprefix("%")
     key = path_key(named)
-    start = [node for node in graph if named == node.name or any(named == one.name for one in node.outputs)]
+    start = [node for node in graph if named == node.name or any(named == value.name for value in node.outputs)]
     start = start or [node for node in graph if named and is_within(node.scope, named)]
-    start = start or [node for node in graph if key in map(path_key, (node.name, *(one.name or "" for one in node.outputs)))]
+    start = start or [node for node in graph if key in map(path_key, (node.name, *(value.name or "" for value in node.outputs)))]
     if not start:
         names = {name for node in graph for name in (node.name, node.scope.path, node.scope.module)}
         near = difflib.get_close_matches(named, [name for name in names if name], n=3)

@@ -291,9 +291,9 @@ class Search:
     @cached_property
     def timeline(self) -> Timeline:
         """Return the timeline with open symbols, from which all formulas come."""
-        found = self.model.manager.get(Liveness())
-        check_known(found, self.model.manager.get(Shapes()))
-        return found
+        timeline = self.model.manager.get(Liveness())
+        check_known(timeline, self.model.manager.get(Shapes()))
+        return timeline
 
     @cached_property
     def counter(self) -> str:
@@ -339,12 +339,12 @@ class Search:
         span = _Span(symbol, others, Allowed(self.model.program, symbol, others))
         bound = span.possible(largest_by_formula(self._heights(symbol, others), memory, span.low, span.high, self._is_rising))
         unlimited = bound.limit == "range" and span.high is None
-        found = sure = bound
+        largest = sure = bound
         if bound.size is not None:
             # The formula counts tensors as they are requested; what has to fit is more than that.
-            found = self._settled(memory, span, bound, "bytes")
-            sure = self._sure(memory, span, found)
-        size = found.size
+            largest = self._settled(memory, span, bound, "bytes")
+            sure = self._sure(memory, span, largest)
+        size = largest.size
         at = span.low if size is None else size
         after = None if size is None or self._is_quick else span.allowed.next(size)
         following = None if after is None else self.need(symbol, after, others)
@@ -359,16 +359,16 @@ class Search:
             counter=self.counter,
             largest=None if unlimited else size or 0,
             smallest=span.low,
-            limit="nothing" if unlimited else found.limit,
+            limit="nothing" if unlimited else largest.limit,
             peak=self.need(symbol, at, others),
             following=following,
             following_size=after,
             following_retries=retries,
             surely=None if unlimited else sure.size or 0,
             surely_peak=None if not sure.size else self.need(symbol, sure.size, others),
-            failing=found.failing,
+            failing=largest.failing,
             formula=self.formula(others),
-            exhaustive=found.exhaustive,
+            exhaustive=largest.exhaustive,
             bound=bound.size,
             before_oom=None if last is None else max(last.size or 0, size or 0),
             runs_between=last is not None and retries is not None and all(one <= (size or 0) for one in last.failing),
@@ -409,10 +409,10 @@ class Search:
         """Return what the model needs at one size, from an analysis of its own at exactly that size."""
         sizes = {**others, symbol: size}
         key = _key(sizes)
-        found = self._needs.get(key)
-        if found is None:
-            found = self._needs[key] = self._measured(sizes)
-        return found
+        need = self._needs.get(key)
+        if need is None:
+            need = self._needs[key] = self._measured(sizes)
+        return need
 
     def _settled(self, memory: int, span: _Span, bound: Largest, end: _End) -> Largest:
         """Return the largest size by replaying requests that were found once; by analyses of their own where these find something else."""
@@ -422,23 +422,23 @@ class Search:
         few = 0 if is_replayed or self.model.program.node_count > _FEW_NODES else _FEW_ANALYSES
         for measure in (replayed, analysed) if is_replayed else (analysed,):
             looks = self._looks if measure is replayed and self._is_replayed else few if self._is_quick else _ANALYSES
-            found = span.possible(largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks))
-            around = span.around(found.size)[: 1 if self._is_quick else None]
+            largest = span.possible(largest_by_measuring(measure, memory, bound.size, span.low, span.high, looks))
+            around = span.around(largest.size)[: 1 if self._is_quick else None]
             if measure is analysed or all(measure(size) == analysed(size) for size in around):
                 break
             self._is_faithful = False
-        return replace(found, exhaustive=found.exhaustive and bound.exhaustive)
+        return replace(largest, exhaustive=largest.exhaustive and bound.exhaustive)
 
-    def _sure(self, memory: int, span: _Span, found: Largest) -> Largest:
+    def _sure(self, memory: int, span: _Span, largest: Largest) -> Largest:
         """Return the largest size that fits where everything takes the most that it may: none above that which fits as it is predicted."""
-        if found.size is None or not (self._is_replayed or self._has_arena):
-            return found
-        at = self.need(span.symbol, found.size, span.others)
+        if largest.size is None or not (self._is_replayed or self._has_arena):
+            return largest
+        at = self.need(span.symbol, largest.size, span.others)
         if not at.is_modelled or (at.most is not None and at.most <= memory):
-            return found
+            return largest
         if at.most is None and self._is_unbounded(span):
             return Largest(None, "memory")
-        return self._settled(memory, span, found, "most")
+        return self._settled(memory, span, largest, "most")
 
     def _measures(self, span: _Span, end: _End) -> tuple[Callable[[int], int], Callable[[int], int]]:
         """Return what is needed at a size, by replaying and by an analysis of its own."""
@@ -481,9 +481,9 @@ class Search:
 
     def _arena_bytes(self, span: _Span, size: int, end: _End) -> int:
         """Return what the arena needs at a size, as predicted or at most."""
-        found = self._arena_at(span, size)
-        assert found is not None
-        session, figures = found
+        arena = self._arena_at(span, size)
+        assert arena is not None
+        session, figures = arena
         if end == "bytes":
             return self._needed(session, figures)
         most = session.worst(figures, self.counter).ends[1]
@@ -557,7 +557,7 @@ class Search:
         """Raise UsageError where another symbol decides as well."""
         timeline = self.timeline
         sizes = (*timeline.alive, *timeline.resident.values())
-        found = {str(one): one for size in sizes if isinstance(size, SymDim) for one in size.symbols()}
+        found = {str(symbol): symbol for size in sizes if isinstance(size, SymDim) for symbol in size.symbols()}
         open_ = {name: one for name, one in found.items() if name not in (symbol, *others)}
         if open_:
             names = ", ".join(sorted(open_))
@@ -574,11 +574,11 @@ class Search:
         if not isinstance(peak, int):
             raise PassError(f"the peak is no number but {peak}", code="IRS333")
         cuda = rebound.manager.get(CudaMemory()) if self._is_replayed else None
-        found = timeline.footprint
-        device_peak = found.peak if found is not None and found.of == "device" else None
+        footprint = timeline.footprint
+        device_peak = footprint.peak if footprint is not None and footprint.of == "device" else None
         node = timeline.steps[timeline.peak_step] if timeline.steps else None
-        if cuda is not None and found is not None:
-            node = found.peak_node
+        if cuda is not None and footprint is not None:
+            node = footprint.peak_node
         location = "" if node is None or node.loc is None else str(user_line(node.loc))
         place = (node.name, node.scope.path, location) if node is not None else ("", "", "")
         if cuda is not None:
@@ -621,9 +621,9 @@ class _Span:
     def high(self) -> int | None:
         return self.allowed.high
 
-    def possible(self, found: Largest) -> Largest:
+    def possible(self, largest: Largest) -> Largest:
         """Return the largest size that also runs."""
-        return found if found.size is None else replace(found, size=self.allowed.at_most(found.size))
+        return largest if largest.size is None else replace(largest, size=self.allowed.at_most(largest.size))
 
     def at(self, size: int) -> Points:
         return Points({name: [number] for name, number in {**self.others, self.symbol: size}.items()}, {})
@@ -663,11 +663,11 @@ def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]
     if not memory.lows:
         return Need(central, *place, least=central, most=central)
     least, most = (
-        min(central, *(one.worst(counter) for one in memory.lows)),
+        min(central, *(replayed.worst(counter) for replayed in memory.lows)),
         None if memory.high is None else max(central, memory.high.worst(counter)),
     )
-    found = bracketed(counter, central, (least, most), memory.unbounded)
-    return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=found.provenance is not Provenance.EXACT)
+    amount = bracketed(counter, central, (least, most), memory.unbounded)
+    return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=amount.provenance is not Provenance.EXACT)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ class GenerationFit(Reported):
             (row.wish.batch, row.largest, row.at.reserved if row.at else 0, _DOING[row.at.phase] if row.at else "") for row in self.rows
         ]
         columns = [Column("batch", Kind.COUNT), Column("context", Kind.COUNT), Column("needed", Kind.BYTES), Column("peak in")]
-        data: dict[str, Sequence[object]] = {"batch": [one[0] for one in cells], "context": [one[1] for one in cells]}
+        data: dict[str, Sequence[object]] = {"batch": [cell[0] for cell in cells], "context": [cell[1] for cell in cells]}
         y = Column("context", Kind.COUNT, "largest context that fits")
         curve = Series("largest context by batch", Column("batch", Kind.COUNT), (y,), data, stacked=False, sampled=True)
         wish = self.rows[0].wish
@@ -206,7 +206,7 @@ def fit_generation(
     of 1, 2, 4 and so on. What is not free is as given: one new token and a batch of 1 unless said otherwise. How the model is loaded and
     generates is said as for `generate`. `on_progress` is called as work goes on.
     """
-    looked_for = [one.strip() for one in free.split(",")]
+    looked_for = [part.strip() for part in free.split(",")]
     if any(one not in FREE for one in looked_for) or (len(looked_for) > 1 and set(looked_for) != {"context", "batch"}):
         raise UsageError(f"{free!r} is not a size to look for", code="IRS337", hint=f"{', '.join(FREE)}, or batch,context for a table")
     if prompt is None and "context" not in looked_for:
@@ -264,7 +264,7 @@ class _Search:
 
     def _largest(self, made: Generator, wish: Wish, free: str, guess: int = 0) -> GenerationFit:
         """Return the largest size that fits: what the first steps alone reserve bounds it from above, whole replays decide."""
-        found = GenerationFit(wish, free, self._memory, self._target)
+        fit = GenerationFit(wish, free, self._memory, self._target)
         bound = _MOST
         if free == "context":
             positions = getattr(made.loaded.module.config.get_text_config(), "max_position_embeddings", None)
@@ -288,21 +288,21 @@ class _Search:
 
         top = last_below(first, self._memory, low, bound, guess or max(low, _FIRST)) if free != "new" else 0
         if free == "new":
-            top, found.most = self._most_new(made, wish, first)
+            top, fit.most = self._most_new(made, wish, first)
         size = top
         if top and all_of(top) > self._memory:
-            found.most = 0
+            fit.most = 0
             known = max((one for one, look in whole.items() if look.reserved <= self._memory), default=0)
             size = known if free == "new" and known else last_below(all_of, self._memory, low, top - 1, top - 1, all_of(top))
-        found.limit = "replays" if found.most else "memory"
-        found.largest, found.looks = size, len(whole)
-        found.wish = _sized(wish, free, max(size, low))
-        found.at = whole.get(size) or quick.get(low)
+        fit.limit = "replays" if fit.most else "memory"
+        fit.largest, fit.looks = size, len(whole)
+        fit.wish = _sized(wish, free, max(size, low))
+        fit.at = whole.get(size) or quick.get(low)
         over = [one for one in (*quick.values(), *whole.values()) if one.size > size and one.reserved > self._memory]
-        found.following = min(over, key=lambda one: one.size, default=None)
-        if size and size == bound and not found.most:
-            found.limit = "range"
-        return found
+        fit.following = min(over, key=lambda one: one.size, default=None)
+        if size and size == bound and not fit.most:
+            fit.limit = "range"
+        return fit
 
     def _most_new(self, made: Generator, wish: Wish, first: Callable[[int], int]) -> tuple[int, int]:
         """Return the most tokens to replay, and, where more may fit, the most of which not too much is asked for."""
@@ -354,7 +354,7 @@ class _Search:
         begin = made.asked(wish)
         run = made.run(wish.prompt, wish.new, min(_STEPS, wish.new - 1))
         tape = made.tape()
-        tape = tape.until((run.end, sum(one.at < run.end for one in tape.actions)))
+        tape = tape.until((run.end, sum(action.at < run.end for action in tape.actions)))
         tape.starts = [0, made.loaded.end, begin, run.cuts[0].at if run.cuts else run.end, run.end]
         tape.spans = [Span("load", 0, 1), Span("prefill", 2, 3), Span("decode", 3, 4)]
         return _highest_of(size, self._replayed(tape))
@@ -365,16 +365,16 @@ class _Search:
         capture, begin = self._captured(made, wish)
         outcomes = self._replayed(capture.whole(made.tape(), begin))
         fit = 0
-        for one in outcomes:
-            if one.peak.reserved > self._memory:
+        for outcome in outcomes:
+            if outcome.peak.reserved > self._memory:
                 break
-            fit = int(one.name.split()[1]) if one.name.startswith("token") else int(one.name == "prefill")
+            fit = int(outcome.name.split()[1]) if outcome.name.startswith("token") else int(outcome.name == "prefill")
         return _highest_of(size, outcomes), wish.new if outcomes[-1].name == "end" and outcomes[-1].peak.reserved <= self._memory else fit
 
 
 def _highest_of(size: int, outcomes: Sequence[Outcome]) -> Look:
-    most = max(one.peak.reserved for one in outcomes)
-    name = next(one.name for one in outcomes if one.peak.reserved == most)
+    most = max(outcome.peak.reserved for outcome in outcomes)
+    name = next(outcome.name for outcome in outcomes if outcome.peak.reserved == most)
     return Look(size, most, "load" if name == "load" else "prefill" if name in ("inputs", "prefill") else "decode")
 
 

@@ -161,15 +161,15 @@ class RunFit:
 _SAID: Final = {"fits": "yes", "oom": "no", "fails": "fails"}
 
 
-def _needed_bytes(one: Tried | None) -> object:
-    return None if one is None or one.needed is None else one.needed.value
+def _needed_bytes(tried: Tried | None) -> object:
+    return None if tried is None or tried.needed is None else tried.needed.value
 
 
-def _needed(one: Tried) -> str:
-    if one.needed is None or not isinstance(one.needed.value, int):
-        return f"more, as is refused at {one.why}" if one.why else "more"
-    sign = "~" if one.needed.provenance is not Provenance.EXACT else ""
-    return f"{sign}{humanise(one.needed.value, Kind.BYTES)} ({one.needed.value:,} bytes)"
+def _needed(tried: Tried) -> str:
+    if tried.needed is None or not isinstance(tried.needed.value, int):
+        return f"more, as is refused at {tried.why}" if tried.why else "more"
+    sign = "~" if tried.needed.provenance is not Provenance.EXACT else ""
+    return f"{sign}{humanise(tried.needed.value, Kind.BYTES)} ({tried.needed.value:,} bytes)"
 
 
 # -- captured steps --------------------------------------------------------------------------------------------------------
@@ -209,10 +209,10 @@ class Range:
     @classmethod
     def parse(cls, text: str) -> Range:
         """Return the sizes that the text of --fit names."""
-        found = re.fullmatch(r"(?P<name>[A-Za-z_][\w-]*)(?:=(?P<low>\d+)(?:\.\.(?P<high>\d+)))?", text)
-        if found is None:
+        match = re.fullmatch(r"(?P<name>[A-Za-z_][\w-]*)(?:=(?P<low>\d+)(?:\.\.(?P<high>\d+)))?", text)
+        if match is None:
             raise UsageError(f"--fit {text!r} is not of the form NAME=LOW..HIGH", code="IRS643", hint="`--fit batch=1..512`")
-        made = cls(found["name"], int(found["low"] or 1), int(found["high"] or MOST))
+        made = cls(match["name"], int(match["low"] or 1), int(match["high"] or MOST))
         if not 1 <= made.low <= made.high:
             raise UsageError(f"--fit {text}: there is no size from {made.low} to {made.high}", code="IRS643", hint="`--fit batch=1..512`")
         return made

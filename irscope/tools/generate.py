@@ -105,7 +105,7 @@ class Generation(Reported):
     @property
     def peak_formula(self) -> str:
         """Return the requested peak of the phase in which it is highest; empty where no formula was found."""
-        name = max(self.phases, key=lambda one: self.phases[one].peak.requested, default="")
+        name = max(self.phases, key=lambda phase: self.phases[phase].peak.requested, default="")
         return str(self.peak_formulas[name]) if name in self.peak_formulas else ""
 
     def peak(self, counter: str) -> int:
@@ -156,13 +156,13 @@ class Generation(Reported):
     def _peak_place(self) -> str:
         if not self.phases:
             return _DOING[self.refused_at] if self.refused_at else ""
-        name, phase = max(self.phases.items(), key=lambda one: one[1].peak.reserved * 2**64 + one[1].peak.allocated)
+        name, phase = max(self.phases.items(), key=lambda pair: pair[1].peak.reserved * 2**64 + pair[1].peak.allocated)
         return f"token {phase.token:,} of {self.wish.new:,}" if phase.token else _DOING[name]
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """Return what is to be said about the figures; values that were read have their answers from what was asked for."""
-        return [*self.of_folder, *(one for one in self.simulation.diagnostics if one.code != "IRS646")]
+        return [*self.of_folder, *(diagnostic for diagnostic in self.simulation.diagnostics if diagnostic.code != "IRS646")]
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of `--format json`."""
@@ -207,12 +207,12 @@ class Generation(Reported):
             "formula": self.formula,
             "peak_formula": self.peak_formula,
             "peak_formulas": {
-                name: {"requested": str(one), "held": [list(each) for each in one.held], "of": one.of}
-                for name, one in self.peak_formulas.items()
+                name: {"requested": str(formula), "held": [list(each) for each in formula.held], "of": formula.of}
+                for name, formula in self.peak_formulas.items()
             },
             "captured_tokens": list(self.captured),
-            "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.simulation.answers],
-            "diagnostics": [diagnostic_json(one) for one in self.diagnostics],
+            "answers": [{"line": answer.line, "count": answer.count, "value": answer.value} for answer in self.simulation.answers],
+            "diagnostics": [diagnostic_json(diagnostic) for diagnostic in self.diagnostics],
         }
 
 
@@ -324,18 +324,18 @@ def _assisted(wish: Wish, accepted: int | None, options: Options) -> Generation:
     return more
 
 
-def _by_memory(one: Generation) -> tuple[bool, int, int]:
-    return bool(one.refused_at), one.peak("reserved"), one.peak("allocated")
+def _by_memory(generation: Generation) -> tuple[bool, int, int]:
+    return bool(generation.refused_at), generation.peak("reserved"), generation.peak("allocated")
 
 
 def _options_of(texts: Sequence[str]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    options: dict[str, object] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key.isidentifier() or not equals:
             raise UsageError(f"{text!r} is not of the form key=value", code="IRS696", hint="`--cache-option backend=fp8`")
-        found[key] = int(value) if value.isdecimal() else value
-    return found
+        options[key] = int(value) if value.isdecimal() else value
+    return options
 
 
 def _check_wish(model: str, prompt: int, new: int, batch: int, cache: str) -> None:
@@ -362,12 +362,12 @@ def generate_as(wish: Wish, options: Options) -> Generation:
         if model is not None:
             model.module = None  # what is simulated next finds an empty device
     of_folder = [one for one in captured.sink if one.code != "IRS165"]  # the graph is what the package runs
-    found = Generation(wish, simulation, captured.loaded, assistant=captured.assistant, of_folder=of_folder)
+    generation = Generation(wish, simulation, captured.loaded, assistant=captured.assistant, of_folder=of_folder)
     if captured.main is None:
-        found.refused_at = "prefill" if captured.loaded is not None else "load"
-        return found
-    _continue(found, captured)
-    return found
+        generation.refused_at = "prefill" if captured.loaded is not None else "load"
+        return generation
+    _continue(generation, captured)
+    return generation
 
 
 class Capture:
@@ -445,7 +445,7 @@ class Capture:
     def _starts(self, made: Generator) -> Sequence[int]:
         """Tokens that what generates has before it when each step begins: a decoder beside an encoder begins with one."""
         starts = self._wish.starts()
-        return [one - starts[0] + 1 for one in starts] if made.loaded.is_encoder_decoder else starts
+        return [start - starts[0] + 1 for start in starts] if made.loaded.is_encoder_decoder else starts
 
     def _law(self, made: Generator, main: Run, groups: int, has_rest: bool, laws: dict[object, Growth] | None = None) -> Growth | None:
         """Return how further groups of steps grow; None where no few captures show it, or where a longer prompt is not like more steps."""
@@ -533,7 +533,7 @@ class Capture:
             whole, starts, last = continued(tape, main_cuts, growth, self.groups, self.before)
             own = len(main_cuts) - 1
             starts = [
-                *(one.at for one in main.cuts[: self.lead + own * unit]),
+                *(cut.at for cut in main.cuts[: self.lead + own * unit]),
                 *(
                     first + more
                     for number, first in enumerate(starts[own:-1], own + 1)
@@ -543,8 +543,8 @@ class Capture:
             ]
             whole.free(*_freed_at_return(tape, main, whole, last, self.ending))
         else:
-            whole = tape.until((main.end, sum(one.at < main.end for one in tape.actions)))
-            starts = [one.at for one in main.cuts[: len(first_tokens)]]
+            whole = tape.until((main.end, sum(action.at < main.end for action in tape.actions)))
+            starts = [cut.at for cut in main.cuts[: len(first_tokens)]]
         # Between loading and inputs may be what was captured before.
         begin = self.began or begin
         between = [] if begin is None or begin == loaded.end else [begin]
@@ -557,47 +557,47 @@ class Capture:
 
 def _begins_in_group(cuts: Sequence[Cut]) -> list[int]:
     """Return where the steps of a group begin in it."""
-    return [one.at - cuts[0].at for one in cuts]
+    return [cut.at - cuts[0].at for cut in cuts]
 
 
-def _continue(found: Generation, captured: Capture) -> None:
+def _continue(generation: Generation, captured: Capture) -> None:
     """Replay everything on the device, the steps between those that were captured included."""
-    wish, main, loaded = found.wish, captured.main, captured.loaded
+    wish, main, loaded = generation.wish, captured.main, captured.loaded
     assert main is not None
     assert loaded is not None
-    found.cache, found.draft_cache = _by_owner(captured.cache)
+    generation.cache, generation.draft_cache = _by_owner(captured.cache)
     first_tokens = [start - wish.prompt + 1 for start in wish.starts()[1:]]
     steps = len(first_tokens)
     # A round is over when the next begins; a forward is not.
     so_far = first_tokens[len(main.cuts) - 1] - bool(wish.assistant) if 0 < len(main.cuts) <= steps else wish.new
-    found.cache_before = so_far, _by_owner(main.cache)[0]
-    found.has_no_law = captured.has_no_law
+    generation.cache_before = so_far, _by_owner(main.cache)[0]
+    generation.has_no_law = captured.has_no_law
     if captured.growth is not None:
-        found.captured = captured.seen(first_tokens)
-    whole = found.tape = captured.whole(found.simulation.tape)
-    spans = [one.name for one in whole.spans]
-    done = whole.replay_as_far_as_fits(found.simulation.allocator(), whole.numbers("central"))
+        generation.captured = captured.seen(first_tokens)
+    whole = generation.tape = captured.whole(generation.simulation.tape)
+    spans = [span.name for span in whole.spans]
+    done = whole.replay_as_far_as_fits(generation.simulation.allocator(), whole.numbers("central"))
     if len(done) < len(spans):
         name = spans[len(done)]
-        found.refused_at = name if name in PHASES else "prefill" if name == "inputs" else "decode"
-        found.refused_token = int(name.split()[1]) if name.startswith("token") else 0
-    load, inputs, *_ = first = [one.first for one in whole.spans]
+        generation.refused_at = name if name in PHASES else "prefill" if name == "inputs" else "decode"
+        generation.refused_token = int(name.split()[1]) if name.startswith("token") else 0
+    load, inputs, *_ = first = [span.first for span in whole.spans]
     by_name = {"load": (load, done[:1]), "prefill": (inputs, done[1:3]), "decode": ([*first, 0][3], done[3:])}
-    complete = {name: one for name, one in by_name.items() if one[1] and name != found.refused_at}
-    found.phases.update(zip(complete, _phases(whole, list(complete.values())), strict=True))
-    found.without_formula = captured.without_formula
-    found.peak_formulas = {
-        name: one
-        for name, one in captured.formulas.items()
-        if name in found.phases and one.gives(wish.batch, wish.prompt, wish.new) == found.phases[name].peak.requested
+    complete = {name: one for name, one in by_name.items() if one[1] and name != generation.refused_at}
+    generation.phases.update(zip(complete, _phases(whole, list(complete.values())), strict=True))
+    generation.without_formula = captured.without_formula
+    generation.peak_formulas = {
+        name: formula
+        for name, formula in captured.formulas.items()
+        if name in generation.phases and formula.gives(wish.batch, wish.prompt, wish.new) == generation.phases[name].peak.requested
     }
-    if "prefill" in found.phases:
+    if "prefill" in generation.phases:
         packed = sorted({scheme for scheme, _, _ in loaded.schemes})
-        times = generation_times(wish, found.simulation.tape, main, captured.runs, found.simulation.target.device, packed)
-        found.times = times if "decode" in found.phases or steps == 0 else replace(times, token=None, rate=None, kernels=None)
-    if "decode" in found.phases:
+        times = generation_times(wish, generation.simulation.tape, main, captured.runs, generation.simulation.target.device, packed)
+        generation.times = times if "decode" in generation.phases or steps == 0 else replace(times, token=None, rate=None, kernels=None)
+    if "decode" in generation.phases:
         # Steps are the spans from the third on, the last of them at most two from the end.
-        found.phases["decode"] = replace(found.phases["decode"], held=done[steps + 1].after)
+        generation.phases["decode"] = replace(generation.phases["decode"], held=done[steps + 1].after)
 
 
 def _freed_at_return(tape: Tape[Any], main: Run, whole: Tape[Any], last: Sequence[int], ending: tuple[Cut, Cut] | None) -> list[int]:
@@ -624,7 +624,7 @@ def _by_owner(cache: Sequence[CacheLayer]) -> tuple[list[CacheLayer], list[Cache
     """Return the model's own layers, and its assistant's."""
     from irscope.frontends.generation.program import DRAFT
 
-    own, draft = ([one for one in cache if one.kind.startswith(DRAFT) == whose] for whose in (False, True))
+    own, draft = ([layer for layer in cache if layer.kind.startswith(DRAFT) == whose] for whose in (False, True))
     return own, draft
 
 
@@ -639,8 +639,8 @@ def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]
         begin, end = tape.starts[first], tape.starts[first + len(outcomes)]
         moment = begin + 1 + int(lives.total[begin + 1 : end + 1].argmax()) if end > begin else begin
         rows = rows_of(tape, lives.alive(moment).tolist())
-        peak = Bytes.highest(one.peak for one in outcomes)
-        span = next((one.name for one in tape.spans if tape.starts[one.first] < moment <= tape.starts[one.end]), "")
+        peak = Bytes.highest(outcome.peak for outcome in outcomes)
+        span = next((span.name for span in tape.spans if tape.starts[span.first] < moment <= tape.starts[span.end]), "")
         token = int(span.split()[1]) if span.startswith("token") else 0
         yield Phase(peak, outcomes[-1].after, totals_of(rows), rows, token)
 
@@ -648,37 +648,37 @@ def _phases(tape: Tape[Origin], stretches: Sequence[tuple[int, Sequence[Outcome]
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def _tables(found: Generation) -> Iterator[Table]:
+def _tables(generation: Generation) -> Iterator[Table]:
     rows = [
         (_DOING[name], phase.peak.requested, phase.peak.allocated, phase.peak.reserved, phase.after.allocated)
-        for name, phase in found.phases.items()
+        for name, phase in generation.phases.items()
     ]
     if not rows:
         return
     yield Table.of(rows, ["phase", "requested:bytes", "allocated:bytes", "reserved:bytes", "allocated after:bytes"], "peak of each phase")
-    kinds = dict.fromkeys(kind for phase in found.phases.values() for kind in phase.made_of)
-    made = [(kind, *(phase.made_of.get(kind, 0) for phase in found.phases.values())) for kind in kinds]
-    made.append(("requested, the sum", *(sum(phase.made_of.values()) for phase in found.phases.values())))
-    yield Table.of(made, ["category", *(f"{_DOING[name]}:bytes" for name in found.phases)], "what the peak of requested is made of")
-    if found.other is not None:
-        yield _acceptance(found, found.other)
-    if found.cache:
-        yield _cache_table(found)
-    name, phase = max(found.phases.items(), key=lambda one: one[1].peak.requested)
+    kinds = dict.fromkeys(kind for phase in generation.phases.values() for kind in phase.made_of)
+    made = [(kind, *(phase.made_of.get(kind, 0) for phase in generation.phases.values())) for kind in kinds]
+    made.append(("requested, the sum", *(sum(phase.made_of.values()) for phase in generation.phases.values())))
+    yield Table.of(made, ["category", *(f"{_DOING[name]}:bytes" for name in generation.phases)], "what the peak of requested is made of")
+    if generation.other is not None:
+        yield _acceptance(generation, generation.other)
+    if generation.cache:
+        yield _cache_table(generation)
+    name, phase = max(generation.phases.items(), key=lambda pair: pair[1].peak.requested)
     where = f" of decoding, at token {phase.token:,}" if phase.token else f" of {_DOING[name]}"
     columns = ("category", "module", "line", "bytes", "blocks:count")
-    alive = [(kind, module, _short(line), *sizes) for kind, module, line, *sizes in grouped(phase.alive, found.simulation.classes)]
+    alive = [(kind, module, _short(line), *sizes) for kind, module, line, *sizes in grouped(phase.alive, generation.simulation.classes)]
     yield Table.of(alive, columns, f"alive at the peak{where}", whole="bytes")
 
 
-def _cache_table(found: Generation) -> Table:
+def _cache_table(generation: Generation) -> Table:
     """Layers that keep the same, together."""
     rows: list[tuple[object, ...]] = []
     for (kind, bytes_, held, host, window), several in itertools.groupby(
-        sorted([*found.cache, *found.draft_cache], key=lambda one: (one.kind, one.bytes, one.layer)),
+        sorted([*generation.cache, *generation.draft_cache], key=lambda one: (one.kind, one.bytes, one.layer)),
         key=lambda one: (one.kind, one.bytes, one.held_bytes, one.host_bytes, one.window),
     ):
-        layers = [one.layer for one in several]
+        layers = [member.layer for member in several]
         rows.append(
             (
                 ranks_text(layers),
@@ -694,23 +694,23 @@ def _cache_table(found: Generation) -> Table:
     return Table.of(rows, columns, "the cache after the last token", whole="all")
 
 
-def _assistant_rows(found: Generation, assistant: Loaded) -> Iterator[tuple[str, str]]:
-    wish = found.wish
+def _assistant_rows(generation: Generation, assistant: Loaded) -> Iterator[tuple[str, str]]:
+    wish = generation.wish
     yield (
         "assistant",
         f"{bytes_text(assistant.parameter_bytes)}, {assistant.parameters:,} parameters in {assistant.dtype.text}: {wish.assistant}",
     )
     right = {0: "none", wish.candidates: "all"}.get(wish.accepted, f"{wish.accepted}")
     assumed = f"{wish.candidates} tokens proposed in a round, and {right} of them accepted"
-    yield "assumed", assumed if found.other is None else f"{assumed}, which takes more than {_right(found.other.wish)}"
-    yield "its_cache", f"{bytes_text(sum(one.bytes for one in found.draft_cache))} at the end"
+    yield "assumed", assumed if generation.other is None else f"{assumed}, which takes more than {_right(generation.other.wish)}"
+    yield "its_cache", f"{bytes_text(sum(layer.bytes for layer in generation.draft_cache))} at the end"
 
 
 def _right(wish: Wish) -> str:
     return "none" if not wish.accepted else "all"
 
 
-def _acceptance(found: Generation, other: Generation) -> Table:
+def _acceptance(generation: Generation, other: Generation) -> Table:
     """Return what is so, whatever is accepted, lies between the two or near them."""
     rows = [
         (
@@ -719,21 +719,21 @@ def _acceptance(found: Generation, other: Generation) -> Table:
             *(one.peak(key) for key in REPORTED),
             "no" if one.refused_at else "yes",
         )
-        for one in sorted((found, other), key=lambda one: one.wish.accepted)
+        for one in sorted((generation, other), key=lambda one: one.wish.accepted)
     ]
     columns = ["accepted", "rounds:count", "requested:bytes", "allocated:bytes", "reserved:bytes", "fits"]
     return Table.of(rows, columns, "peaks by how many proposed tokens are right")
 
 
-def _assistant_json(found: Generation) -> dict[str, Any]:
-    wish, assistant, other = found.wish, found.assistant, found.other
+def _assistant_json(generation: Generation) -> dict[str, Any]:
+    wish, assistant, other = generation.wish, generation.assistant, generation.other
     return {
         "model": wish.assistant,
         "candidates": wish.candidates,
         "accepted": wish.accepted,
         "rounds": len(wish.starts()),
         "parameter_bytes": assistant.parameter_bytes if assistant is not None else None,
-        "cache_bytes": sum(one.bytes for one in found.draft_cache),
+        "cache_bytes": sum(layer.bytes for layer in generation.draft_cache),
         "other": None
         if other is None
         else {"accepted": other.wish.accepted, "outcome": other._outcome, "peak": {key: other.peak(key) for key in COUNTERS}},
@@ -742,18 +742,18 @@ def _assistant_json(found: Generation) -> dict[str, Any]:
 
 def _short(line: str) -> str:
     """Return a place in an installed package, from the package on."""
-    folders = [f"{one.rstrip('/')}/" for one in sys.path if one and line.startswith(f"{one.rstrip('/')}/")]
+    folders = [f"{hop.rstrip('/')}/" for hop in sys.path if hop and line.startswith(f"{hop.rstrip('/')}/")]
     return line.removeprefix(max(folders, key=len, default=""))
 
 
-def _formula_rows(found: Generation) -> Iterator[tuple[str, str]]:
+def _formula_rows(run: Generation) -> Iterator[tuple[str, str]]:
     """Yield the requested peak of each phase by batch, prompt and new tokens; lines of their own, since tables cut what is long."""
     names = {"prefill": "requested_for_the_prompt", "decode": "requested_in_decoding"}
-    for name, known in found.peak_formulas.items():
+    for name, known in run.peak_formulas.items():
         held = ", ".join(f"{first:,} to {last:,}" for first, last in known.held)
         yield names[name], f"at most {known} bytes, held against lengths {held}"
-    if found.without_formula and (without := [_DOING[name] for name in names if name in found.phases and name not in found.peak_formulas]):
-        yield "no_formula_of", f"{' and '.join(without)}: {found.without_formula}"
+    if run.without_formula and (without := [_DOING[name] for name in names if name in run.phases and name not in run.peak_formulas]):
+        yield "no_formula_of", f"{' and '.join(without)}: {run.without_formula}"
 
 
 def weights_rows(loaded: Loaded) -> dict[str, str]:
@@ -785,18 +785,18 @@ def _weights_text(loaded: Loaded) -> str:
 # -- the cache as a formula --------------------------------------------------------------------------------------------
 
 
-def cache_formula(found: Generation) -> str:
+def cache_formula(generation: Generation) -> str:
     """Return the bytes of the cache on the device after the last token; empty where it does not say what was counted."""
-    wish, loaded = found.wish, found.loaded
-    if loaded is None or not found.cache:
+    wish, loaded = generation.wish, generation.loaded
+    if loaded is None or not generation.cache:
         return ""
     terms: dict[_Factor, int] = {}
-    for one in found.cache:
-        what, rate = _growth_term(one, found)
+    for one in generation.cache:
+        what, rate = _growth_term(one, generation)
         terms[what] = terms.get(what, 0) + rate
-    for new, layers in ((wish.new, found.cache), found.cache_before):
+    for new, layers in ((wish.new, generation.cache), generation.cache_before):
         counted = wish.batch * wish.beams * sum(rate * what.tokens(wish.prompt, new) for what, rate in terms.items())
-        if not any(one.capacity for one in layers) and sum(one.bytes for one in layers) != counted:
+        if not any(layer.capacity for layer in layers) and sum(layer.bytes for layer in layers) != counted:
             return ""
     parts = [f"{rate}*{what}" if what.of else str(rate) for what, rate in terms.items() if rate]
     inner = " + ".join(parts) or "0"
@@ -823,20 +823,20 @@ class _Factor(NamedTuple):
         return f"({self.of})" if " " in self.of else self.of
 
 
-def _growth_term(one: CacheLayer, found: Generation) -> tuple[_Factor, int]:
+def _growth_term(layer: CacheLayer, generation: Generation) -> tuple[_Factor, int]:
     """Return what a layer's bytes for one sequence are proportional to, and the factor."""
-    wish, loaded = found.wish, found.loaded
-    own = one.bytes // (wish.batch * wish.beams)
+    wish, loaded = generation.wish, generation.loaded
+    own = layer.bytes // (wish.batch * wish.beams)
     grown = _Factor("new" if loaded is not None and loaded.is_encoder_decoder else "prompt + new - 1")
-    if one.kind.startswith("cross "):
+    if layer.kind.startswith("cross "):
         reads_text = loaded is not None and any(each.name == "input_ids" for each in loaded.inputs)
         return (_Factor("prompt"), own // wish.prompt) if reads_text and own % wish.prompt == 0 else (_Factor(), own)
-    if one.window is not None:
+    if layer.window is not None:
         # A layer that grows drops what the next token will not see.
-        within = grown._replace(most=one.window if one.capacity else one.window - 1)
+        within = grown._replace(most=layer.window if layer.capacity else layer.window - 1)
         if own % within.tokens(wish.prompt, wish.new) == 0:
             return within, own // within.tokens(wish.prompt, wish.new)
-    before = next((each.bytes for each in found.cache_before[1] if (each.layer, each.kind) == (one.layer, one.kind)), None)
-    grows = before is not None and (before != one.bytes or found.cache_before[0] == wish.new)
+    before = next((each.bytes for each in generation.cache_before[1] if (each.layer, each.kind) == (layer.layer, layer.kind)), None)
+    grows = before is not None and (before != layer.bytes or generation.cache_before[0] == wish.new)
     count = grown.tokens(wish.prompt, wish.new)
-    return (grown, own // count) if (grows or one.capacity) and own % count == 0 else (_Factor(), own)
+    return (grown, own // count) if (grows or layer.capacity) and own % count == 0 else (_Factor(), own)

@@ -37,7 +37,7 @@ class _Stretch:
 
     def peaks(self) -> dict[Sizes, int]:
         """Return the moment of each run at which most is alive."""
-        return {at: max(one, key=one.__getitem__) for at, one in self.counted.items()}
+        return {at: max(count, key=count.__getitem__) for at, count in self.counted.items()}
 
     def formula(self, powers: Sequence[tuple[int, int, int]]) -> dict[int, Polynomial]:
         return moments_formula(self.counted, _USED, powers, self.peaks().values())
@@ -49,12 +49,12 @@ def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tupl
         return {}, "not searched with a static cache, whose masks are laid out by prompt and new tokens together"
     if made.loaded.is_encoder_decoder or wish.assistant or wish.new < 3:
         return {}, "not searched where an encoder or an assistant runs, or fewer than three tokens are made"
-    edges = [0, *sorted(one for one in windows if one > 16 * _ALIGNED)]
+    edges = [0, *sorted(window for window in windows if window > 16 * _ALIGNED)]
     found: dict[str, list[Piece]] = {"prefill": [], "decode": []}
     regions = [(low, high) for low, high in zip(edges, [*edges[1:], None], strict=True)]
-    asked = next(one for one in regions if one[1] is None or wish.prompt <= one[1])
+    asked = next(region for region in regions if region[1] is None or wish.prompt <= region[1])
     start = made.tape().cut()
-    for low, high in [asked, *(one for one in regions if one != asked)]:
+    for low, high in [asked, *(region for region in regions if region != asked)]:
         if (low, high) != asked and made.tape().cut() - start > _REQUESTS:
             continue
         lengths = _lengths(wish.prompt, low, high, _most_positions(made))
@@ -66,7 +66,7 @@ def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tupl
             new = _MORE if name == "decode" else 0
             found[name].append(Piece(moments, lengths[0] + min(new, _FEW), lengths[-1] + new, low + 1 if low else 0, high))
     made.asked(wish)
-    whole = {name: sorted((one for one in pieces if one.moments), key=lambda one: one.since) for name, pieces in found.items()}
+    whole = {name: sorted((piece for piece in pieces if piece.moments), key=lambda piece: piece.since) for name, pieces in found.items()}
     of = {"prefill": "prompt", "decode": "prompt + new"}
     return {
         name: PeakFormula(joined(pieces), of[name]) for name, pieces in whole.items() if pieces
@@ -83,7 +83,7 @@ def _decoding(first: _Stretch, last: _Stretch) -> dict[int, Polynomial]:
         earlier = first.formula(BY_BOTH)
         if not _tells(first, earlier):
             return {}
-        highest |= {~moment: one for moment, one in earlier.items()}  # moments of the first step are others
+        highest |= {~moment: predecessor for moment, predecessor in earlier.items()}  # moments of the first step are others
     return highest
 
 
@@ -117,7 +117,7 @@ def _runs(made: Generator, wish: Wish, lengths: Sequence[int]) -> tuple[_Stretch
     batch, (first, *_, last) = wish.batch, lengths
     used = [Sizes(many, length, _FEW) for many in (batch, 2 * batch) for length in lengths[:3]]
     used += [Sizes(many, first, _MORE) for many in (batch, 2 * batch)]
-    found = (_Stretch(), _Stretch(), _Stretch())
+    runs = (_Stretch(), _Stretch(), _Stretch())
     for at in (*used, Sizes(3 * batch, last, _FEW), Sizes(batch, lengths[3], _MORE - 1)):
         begin = made.asked(replace(wish, batch=at.batch, prompt=at.prompt, new=at.new))
         try:
@@ -128,6 +128,6 @@ def _runs(made: Generator, wish: Wish, lengths: Sequence[int]) -> tuple[_Stretch
             return None
         tape = made.tape()
         places = [begin, run.cuts[0].at], [run.cuts[0].at, run.cuts[1].at], [run.cuts[-1].at, run.end]
-        for stretch, (start, end) in zip(found, places, strict=True):
+        for stretch, (start, end) in zip(runs, places, strict=True):
             stretch.add(at, tape, start, end)
-    return found
+    return runs

@@ -79,7 +79,7 @@ def generation_times(
     stretches: list[tuple[int, int, int | None]] = []  # with the tokens that there are when a step begins, None for a prompt
     for before, run in sorted(runs, key=lambda each: each[1].begin):
         # The end of an assistant's last round is marked, that of a last step is where `generate` returns.
-        places = [one.at for one in run.cuts] if wish.assistant and run.cuts else [*(one.at for one in run.cuts), run.end]
+        places = [cut.at for cut in run.cuts] if wish.assistant and run.cuts else [*(cut.at for cut in run.cuts), run.end]
         if run is main:
             stretches.append((run.begin, places[0], None))
         tokens = before
@@ -92,7 +92,7 @@ def generation_times(
     times = clocked(tape, device, ends, 0.0)
     if times.missing:
         return GenerationTimes(missing=times.missing)
-    steps = [one for one in times.steps if one.name != BEFORE]
+    steps = [step for step in times.steps if step.name != BEFORE]
     for step in steps:
         # Layers have weights of their own, of which the cache keeps no more than it holds.
         read = max(step.weights - device.cache_bytes, 0.0) / device.bandwidth.hi if device.bandwidth is not None else 0.0
@@ -100,7 +100,7 @@ def generation_times(
         step.seconds = max(step.seconds, read)
         step.high = math.inf if packed else max(step.high, read)
     layers = {f"layers in {name}": 1 for name in packed}
-    unknown = {**times.unknown, **layers} if any(math.isinf(one.high) for one in steps) else {}
+    unknown = {**times.unknown, **layers} if any(math.isinf(step.high) for step in steps) else {}
     known = {tokens: step for step, (_, _, tokens) in zip(steps, stretches, strict=True)}
     prompt = known.pop(None)
     first = _quantity(prompt.seconds, prompt.low, _high(prompt), f"a prompt of {wish.prompt:,}, batch {wish.batch}")

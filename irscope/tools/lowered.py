@@ -128,12 +128,12 @@ class KernelStep(Step):
     def operators(self) -> Sequence[tuple[str, str, int]]:
         """Return what is in it: operator, line, and how many nodes of the compiler's graph that is."""
         if self.kernel is not None:
-            return [(*key, count) for key, count in Counter((one.operator, one.line) for one in self.kernel.parts).items()]
+            return [(*key, count) for key, count in Counter((part.operator, part.line) for part in self.kernel.parts).items()]
         names, lines = self.node.attrs.get("operators", self.node.attrs.get("origins")), self.node.attrs.get("lines")
-        said = [one for one in lines if isinstance(one, str)] if isinstance(lines, tuple) else []
+        said = [line for line in lines if isinstance(line, str)] if isinstance(lines, tuple) else []
         if not isinstance(names, tuple):
             return [(self.node.source.rpartition("::")[2] or self.node.op, self.line, 1)]
-        return [(str(one), said[0] if len(said) == 1 else "" if said else self.line, 1) for one in names] + (
+        return [(str(name), said[0] if len(said) == 1 else "" if said else self.line, 1) for name in names] + (
             [("lines", ", ".join(said), 1)] if len(said) > 1 else []
         )
 
@@ -146,25 +146,25 @@ class Lowered:
         self.found = compilations_of(model)
         self.why = why
         """Reason why there is no eager program."""
-        self.eager: list[Step] = [] if eager is None else [Step(*one) for one in _steps(eager)]
+        self.eager: list[Step] = [] if eager is None else [Step(*step) for step in _steps(eager)]
         """Nodes that do something, in order."""
         self.kernels: list[KernelStep] = list(self._matched(list(_steps(model))))
 
     @cached_property
     def kernels_of(self) -> Mapping[int, Sequence[int]]:
         """Return for each node of the eager program, by its place, the kernels that do its work."""
-        found: defaultdict[int, list[int]] = defaultdict(list)
+        kernels: defaultdict[int, list[int]] = defaultdict(list)
         for place, kernel in enumerate(self.kernels):
             for one in kernel.eager:
-                found[one].append(place)
-        return found
+                kernels[one].append(place)
+        return kernels
 
     def _matched(self, steps: Sequence[tuple[Node, int | None, float | None]]) -> Iterator[KernelStep]:
         known = [] if self.found is None else [(number, one) for number, graph in enumerate(self.found.graphs) for one in graph.kernels]
         places = self._places()
         at = 0
         for node, moved, seconds in steps:
-            place = next((one % len(known) for one in range(at, at + len(known)) if _is_of(node, known[one % len(known)][1])), None)
+            place = next((index % len(known) for index in range(at, at + len(known)) if _is_of(node, known[index % len(known)][1])), None)
             if place is None:
                 yield KernelStep(node, moved, seconds, None, None, self._alone(node))
                 continue
@@ -195,21 +195,21 @@ class Lowered:
         eager: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for at, one in enumerate(self.eager):
             eager[one.node.scope.module, _operator(one.node)].append(at)
-        found: dict[tuple[int, str, str], int] = {}
+        places: dict[tuple[int, str, str], int] = {}
         for key, several in calls.items():
             if len(several) == len(eager[key]):
-                found.update(zip((several[one] for one in sorted(several)), eager[key], strict=True))
-        return found
+                places.update(zip((several[member] for member in sorted(several)), eager[key], strict=True))
+        return places
 
     # -- what it comes to --------------------------------------------------------------------------------------
 
     @property
     def headline(self) -> list[str]:
         """Counts and sums before and after, and where compiling stops, a line each."""
-        generated = sum(one.is_generated for one in self.kernels)
+        generated = sum(kernel.is_generated for kernel in self.kernels)
         made = f"{generated:,} generated, {counted(len(self.kernels) - generated, 'call')} of libraries"
         if not self.eager:
-            moved = _total([one.moved for one in self.kernels])
+            moved = _total([kernel.moved for kernel in self.kernels])
             lines = [f"{counted(len(self.kernels), 'kernel')}: {made}; bytes moved {moved}", *([self.why] if self.why else [])]
         else:
             lines = [f"{counted(len(self.eager), 'node')} of eager are {counted(len(self.kernels), 'kernel')}: {made}", self._sums()]
@@ -218,9 +218,9 @@ class Lowered:
     def _sums(self) -> str:
         before, after = ([one.moved for one in side] for side in (self.eager, self.kernels))
         said = f"bytes moved {_total(before)} -> {_total(after)}"
-        whole = sum(one or 0 for one in before)
+        whole = sum(earlier or 0 for earlier in before)
         if None not in before and None not in after and whole:
-            said += f" ({sum(one or 0 for one in after) / whole - 1:+.1%})"
+            said += f" ({sum(later or 0 for later in after) / whole - 1:+.1%})"
         times = [[one.seconds for one in side] for side in (self.eager, self.kernels)]
         if all(None not in side for side in times):
             a, b = (humanise(sum(cast("list[float]", side)), Kind.SECONDS) for side in times)
@@ -230,26 +230,26 @@ class Lowered:
     def _stops(self) -> Iterator[str]:
         if self.found is None:
             return
-        others = sorted({one.backend for one in self.found.graphs if not one.is_followed})
+        others = sorted({graph.backend for graph in self.found.graphs if not graph.is_followed})
         if others:
             yield f"backend {', '.join(others)}: its kernels are not known here; its results are counted"
         if not self.found.graphs:
             yield "torch.compile met nothing that it compiles: what runs is eager"
         kinds: Counter[str] = Counter()
-        for one in self.found.events:
-            kinds[one.what] += one.count
+        for event in self.found.events:
+            kinds[event.what] += event.count
         for what in ("graph break", "recompilation"):
             kinds.setdefault(what, 0)
         yield "; ".join(counted(count, kind) if not kind.startswith("limit") else kind for kind, count in sorted(kinds.items()))
-        for one in self.found.events:
-            yield f"{one.what} at {one.line}: {one.cause}" if one.line else f"{one.what}: {one.cause}"
+        for event in self.found.events:
+            yield f"{event.what} at {event.line}: {event.cause}" if event.line else f"{event.what}: {event.cause}"
 
 
 def _steps(model: Model) -> Iterator[tuple[Node, int | None, float | None]]:
     """Yield the nodes that do something, with the bytes that they move and their least time."""
     costs: Costs = model.manager.get(NodeCosts())
     bounds = model.manager.get(Roofline())
-    seconds = {one.node: None if one.reason else bounds.seconds_of(one) for one in bounds.nodes}
+    seconds = {node.node: None if node.reason else bounds.seconds_of(node) for node in bounds.nodes}
     for node in model.graph:
         if costs.certainty.get(node) is Certainty.FREE:
             continue
@@ -260,7 +260,7 @@ def _steps(model: Model) -> Iterator[tuple[Node, int | None, float | None]]:
 
 def _total(several: Sequence[int | None]) -> str:
     unknown = several.count(None)
-    said = humanise(sum(one or 0 for one in several), Kind.BYTES)
+    said = humanise(sum(member or 0 for member in several), Kind.BYTES)
     return f"at least {said} ({unknown:,} not known)" if unknown else said
 
 
@@ -283,7 +283,7 @@ def _plain(name: str) -> str:
 
 def _call(name: str) -> tuple[str, int]:
     """Return a call by the name of its operator, and the place among those of the graph: of batch_norm_1 that is batch_norm and 1."""
-    found = re.fullmatch(r"(.+?)(?:_(\d+))?", name)
-    assert found is not None
-    own = found[1].rstrip("_") or found[1]
-    return _SAME_CALL.get(own, own), int(found[2] or 0)
+    match = re.fullmatch(r"(.+?)(?:_(\d+))?", name)
+    assert match is not None
+    own = match[1].rstrip("_") or match[1]
+    return _SAME_CALL.get(own, own), int(match[2] or 0)

@@ -113,11 +113,11 @@ def table_document(rows: Sequence[Row], chosen: Chosen | None, *, short: bool = 
     if short and any(one.interval is not None for row in rows if row.card for key, one in row.card.quantities().items() if key != "energy"):
         notes.append(f"some {_ROUGH} stand for an interval, which csv and json have")
     assumed = {
-        f"{one.symbol}={one.size}": None
+        f"{size.symbol}={size.size}": None
         for row in rows
         if row.card
-        for one in row.card.sizes
-        if one.is_open and one.symbol not in row.sizes
+        for size in row.card.sizes
+        if size.is_open and size.symbol not in row.sizes
     }
     if assumed:
         notes.append(f"sizes that are open: {', '.join(assumed)}; --bind and --sweep give others")
@@ -140,7 +140,7 @@ def _undecided(rows: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
     known = [(time.value, time.ends[1], name) for time, name in times if isinstance(time.value, int | float)]
     if not known:
         return
-    _, end, quickest = min(known, key=lambda one: one[0])
+    _, end, quickest = min(known, key=lambda pair: pair[0])
     near = [name for time, name in times if name != quickest and (end is None or time.ends[0] is None or time.ends[0] < end)]
     if near:
         others = few(near, _FEW_NAMES, "--sort time:up")
@@ -154,7 +154,7 @@ def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> T
     fields = [_cells_of(row.card, short=short) for row in rows]
     sizes = [_sizes_text(row) if short else str(one.get("sizes") or "") or _sizes_text(row) for one, row in zip(fields, rows, strict=True)]
     first = [*_NUMBERS, *_DETAILS]
-    keys = [*first, *(key for key in FIELD_KINDS if key not in first and any(one.get(key) is not None for one in fields))]
+    keys = [*first, *(key for key in FIELD_KINDS if key not in first and any(field.get(key) is not None for field in fields))]
     columns = [
         Column("model"),
         *(Column(key, FIELD_KINDS.get(key, Kind.TEXT), _HEADINGS.get(key, ""), detail=key not in _NUMBERS) for key in keys),
@@ -162,7 +162,7 @@ def _cards_table(rows: Sequence[Row], names: Sequence[str], *, short: bool) -> T
     # Sizes of --sweep tell rows apart; those that the card stated for itself are the last that a reader needs.
     at = 1 if any(row.sizes for row in rows) else 1 + len(_NUMBERS)
     columns.insert(at, Column("sizes", detail=not any(sizes)))
-    made = [(name, *(one.get(key) for key in keys)) for name, one in zip(names, fields, strict=True)]
+    made = [(name, *(field.get(key) for key in keys)) for name, field in zip(names, fields, strict=True)]
     made = [(*one[:at], size, *one[at:]) for size, one in zip(sizes, made, strict=True)]
     return _with_errors(rows, columns, made, "")
 
@@ -185,8 +185,8 @@ def _with_errors(rows: Sequence[Row], columns: Sequence[Column], cells: Iterable
     # The code stands beside the name, where no width drops it.
     ordered = [columns[0], Column("error", detail=not failed), *columns[1:], Column("why", detail=True)]
     made = [
-        (one[0], row.error.code if row.error else "", *one[1:], one_line(str(row.error or "")))
-        for row, one in zip(rows, cells, strict=True)
+        (cell[0], row.error.code if row.error else "", *cell[1:], one_line(str(row.error or "")))
+        for row, cell in zip(rows, cells, strict=True)
     ]
     return Table.of(made, ordered, title, keys=range(len(rows)))
 
@@ -195,7 +195,7 @@ def _summary_reports(rows: Sequence[Row], names: Sequence[str]) -> Iterable[Repo
     """Yield a report for each pass, its table with a row for each model and a column for each number of the summary."""
     passes = dict.fromkeys((report.options or report.pass_name) for row in rows for report in row.reports)
     for number, name in enumerate(passes or {"models": None}):
-        found = [next((one for one in row.reports if (one.options or one.pass_name) == name), None) for row in rows]
+        found = [next((report for report in row.reports if (report.options or report.pass_name) == name), None) for row in rows]
         entries = [{} if one is None else {entry.key: entry for entry in one.entries()} for one in found]
         keys: dict[str, Entry] = {}
         for each in entries:
@@ -224,7 +224,7 @@ def short_names(texts: Sequence[str]) -> tuple[list[str], str]:
         return list(texts), ""
     least = min(map(len, parts.values())) - 1
     heads = [column[0] for column in itertools.takewhile(lambda one: len(set(one)) == 1, zip(*parts.values(), strict=False))][:least]
-    turned = zip(*(reversed(one) for one in parts.values()), strict=False)
+    turned = zip(*(reversed(part) for part in parts.values()), strict=False)
     tails = [column[0] for column in itertools.takewhile(lambda one: len(set(one)) == 1, turned)][: least - len(heads)]
     if not heads and not tails:
         return list(texts), ""
@@ -262,7 +262,7 @@ def _row_json(row: Row) -> TableRowJson:
         else {"code": error.code, "message": one_line(error.message), "where": one_line(error.where), "hint": one_line(error.hint)},
     }
     if row.reports:
-        made["summaries"] = {one.options or one.pass_name: summary_json(one.summary, one.units) for one in row.reports}
+        made["summaries"] = {report.options or report.pass_name: summary_json(report.summary, report.units) for report in row.reports}
     return made
 
 

@@ -116,14 +116,14 @@ def find_peers(text: str) -> list[Peer]:
     """Counters by their names with commas between; empty: all that are installed."""
     if not text:
         return [peer for peer in PEERS.values() if peer.version is not None]
-    found: list[Peer] = []
+    peers: list[Peer] = []
     for name in filter(None, (part.strip() for part in text.split(","))):
         peer = PEERS.get(name.replace("_", "-"))
         if peer is None:
             raise UsageError(f"there is no counter {name!r} to compare with", code="IRS403", hint=f"there are {', '.join(PEERS)}")
-        if peer not in found:
-            found.append(peer)
-    return found
+        if peer not in peers:
+            peers.append(peer)
+    return peers
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -254,8 +254,8 @@ def count_onnx_tool(model: Model) -> Counted:
         type_ = value.type
         if type_.shape is None or not type_.is_static or value.name is None:
             raise CannotCount(f"the sizes of input {value.name!r} are open; give them with --bind or --input to compare")
-        found = onnx.helper.tensor_dtype_to_np_dtype(getattr(onnx.TensorProto, _NAMES.get(type_.dtype.text, "FLOAT")))
-        inputs[value.name] = np.zeros([int(size) for size in type_.shape if isinstance(size, int)], found)
+        tensor_dtype = onnx.helper.tensor_dtype_to_np_dtype(getattr(onnx.TensorProto, _NAMES.get(type_.dtype.text, "FLOAT")))
+        inputs[value.name] = np.zeros([int(size) for size in type_.shape if isinstance(size, int)], tensor_dtype)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         graph = onnx_tool.Model(model.program.path).graph
         graph.shape_infer(inputs)
@@ -312,13 +312,13 @@ class CountedModel:
 
 def counters_document(counted: Sequence[CountedModel]) -> Document:
     """Return what counters said, in one table, and what explains their differences, operator by operator."""
-    reports = [one.report for one in counted]
+    reports = [model.report for model in counted]
     if len(counted) == 1:
         ((one,), (whole,)) = counted, reports
         totals = Table.of(one.rows, columns=_TOTALS, title="counters")
         pictures = partial(_counted_bars, [one])
         return Document(model=one.model.info(), reports=(replace(whole, tables=(totals, *whole.tables), pictures=pictures),))
-    rows = [(one.model.program.path, *row) for one in counted for row in one.rows]
+    rows = [(model.model.program.path, *row) for model in counted for row in model.rows]
     totals = Table.of(rows, columns=("model:text", *_TOTALS), title="counters")
     summary, units = {"models": len(counted)}, {"models": Kind.COUNT}
     first = Report("compare-flops", summary=summary, units=units, tables=(totals,), notes=_NOTES, pictures=partial(_counted_bars, counted))
@@ -329,12 +329,12 @@ def counters_document(counted: Sequence[CountedModel]) -> Document:
 def _counted_bars(counted: Sequence[CountedModel]) -> list[Panel]:
     """Return what each counter counts beside what irscope does."""
     names = [f"{Path(one.model.program.path).name}: {row[0]}" if len(counted) > 1 else str(row[0]) for one in counted for row in one.rows]
-    rows = [row for one in counted for row in one.rows]
+    rows = [row for model in counted for row in model.rows]
     columns = [
         (Column(key, Kind.FLOPS), [plain(row[place]) for row in rows]) for key, place in (("counter", _COUNTED), ("irscope", _COUNTED + 1))
     ]
-    found = largest_bars("FLOPs by counter", names, columns)
-    return [found] if found is not None else []
+    panel = largest_bars("FLOPs by counter", names, columns)
+    return [panel] if panel is not None else []
 
 
 def count_with(model: Model, names: str = "") -> CountedModel:
@@ -402,12 +402,12 @@ _TOTALS = (
 _COUNTED = _TOTALS.index("counted:flops")
 
 
-def _explained(peer: Peer, found: Reconciled) -> Table:
+def _explained(peer: Peer, reconciled: Reconciled) -> Table:
     rows = [
         (row.operator, row.nodes, row.ours, _as_whole_number(row.theirs), _as_whole_number(row.difference), row.reason)
-        for row in found.rows
+        for row in reconciled.rows
     ]
-    rows.append(("(rest)", 0, 0, 0, _as_whole_number(found.rest), "what no line above explains"))
+    rows.append(("(rest)", 0, 0, 0, _as_whole_number(reconciled.rest), "what no line above explains"))
     columns = ["operator:text", "nodes:count", "irscope:count", "counter:count", "difference:count", "reason:text"]
     return Table.of(rows, columns=columns, title=f"{peer.name}, operator by operator")
 

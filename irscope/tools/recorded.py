@@ -150,7 +150,7 @@ class Roofline:
     def of(self, op: OpRecord) -> Least | None:
         """None where the recording does not say what it read."""
         read, made = ([self._type(text) for text in texts] for texts in (op.inputs, op.outputs))
-        known = [one for one in (*read, *made) if one is not None]
+        known = [reading for reading in (*read, *made) if reading is not None]
         sizes = [one.nbytes for one in known]
         if not known or not all(isinstance(size, int) for size in sizes):
             return None
@@ -204,17 +204,17 @@ _VIEWS: Final = frozenset(
 def _flops(name: str, read: Sequence[TensorType], made: Sequence[TensorType]) -> int:
     """Of products and convolutions, two for a multiply-add; their backwards compute two of them."""
     if name == "convolution_backward" and len(read) > 2:
-        gradient, _, weight = (_shape(one) for one in read[:3])
+        gradient, _, weight = (_shape(tensor_type) for tensor_type in read[:3])
         return 2 * 2 * math.prod(gradient) * math.prod(weight[1:])
     if name in _CONVOLUTIONS and len(read) > 1 and made:
         return 2 * math.prod(_shape(made[0])) * math.prod(_shape(read[1])[1:])
     if name in _PRODUCTS and made:
-        matrices = [_shape(one) for one in read if len(_shape(one)) > 1]
+        matrices = [_shape(tensor_type) for tensor_type in read if len(_shape(tensor_type)) > 1]
         result = _shape(made[0])
-        for one in matrices:
+        for matrix in matrices:
             # The length of the sum is the axis of the left operand that the result does not have.
-            if len(one) == len(result) and one[-2] == result[-2]:
-                return 2 * math.prod(result) * one[-1]
+            if len(matrix) == len(result) and matrix[-2] == result[-2]:
+                return 2 * math.prod(result) * matrix[-1]
     return 0
 
 
@@ -231,8 +231,8 @@ def roofline_for(recording: Recording, device: str = "") -> Roofline | None:
             return Roofline(find_device("this"))
         except UsageError:
             pass
-    found = catalogued(recording.header.device.name)
-    return Roofline(found) if found is not None else None
+    profile = catalogued(recording.header.device.name)
+    return Roofline(profile) if profile is not None else None
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def _cut(module: str, depth: int) -> str:
 def _grouped(spent: Spent, name: str, key: Callable[[OpRecord], str], title: str, top: int) -> Table:
     groups = spent.groups(key)
     rows: list[tuple[object, ...]] = [(one.name, len(one.ops), *spent.cells(one.ops, one.seconds)) for one in groups[: top or None]]
-    left = [op for one in groups[len(rows) :] for op in one.ops]
+    left = [op for group in groups[len(rows) :] for op in group.ops]
     for label, *numbers in spent.rest(left, f"{len(groups) - len(rows):,} more{_ALL_ROWS}"):
         count = len(left) if label != _BETWEEN and label != "sum" else None if label == _BETWEEN else sum(len(one.ops) for one in groups)
         rows.append((label, count, *numbers))
@@ -382,8 +382,8 @@ def recording_document(recording: Recording, device: str = "", rows: int | None 
     Tables of times have the first rows, of rows=0 all.
     """
     model = recording.header.model
-    inputs = ", ".join(f"{one.name}={one.type}" for one in model.inputs)
-    subject = Subject("model", (model.name, inputs), tuple(f"assumed: {one}" for one in model.assumed))
+    inputs = ", ".join(f"{value.name}={value.type}" for value in model.inputs)
+    subject = Subject("model", (model.name, inputs), tuple(f"assumed: {assumption}" for assumption in model.assumed))
     nodes = recording.mapping.nodes if recording.mapping is not None else 0
     info = ModelInfo(model.name, model.format, partial(str, model.sha256), nodes, bind=model.bind)
     return Document(model=info, reports=(recording_report(recording, device, rows),), subjects=(subject,))
@@ -480,12 +480,12 @@ def machine_tables(recording: Recording) -> Iterator[Table]:
     stages: dict[str, list[Sample]] = {}
     if not recording.samples:
         return
-    columns = [column for column in _STATE if any(getattr(one, column.key) is not None for one in recording.samples)]
+    columns = [column for column in _STATE if any(getattr(sample, column.key) is not None for sample in recording.samples)]
     for sample in recording.samples:
         stages.setdefault(sample.stage or "beginning", []).append(sample)
     rows = []
     for stage, samples in stages.items():
-        values = [[value for one in samples if (value := getattr(one, column.key)) is not None] for column in columns]
+        values = [[value for sample in samples if (value := getattr(sample, column.key)) is not None] for column in columns]
         rows.append((stage, len(samples), *(_mean(many, column.kind) for many, column in zip(values, columns, strict=True))))
     yield Table.of(rows, (Column("while"), Column("samples", Kind.COUNT), *columns), "the machine while it was recorded, on average")
 
@@ -541,12 +541,12 @@ def _answer(recording: Recording, plain: Times | None) -> tuple[str, ...]:
 
 
 def _operators(recording: Recording) -> Quantity:
-    found = recording.mapping
-    if found is None:
+    mapping = recording.mapping
+    if mapping is None:
         return Quantity(len(recording.ops))
-    share = (found.mapped + len(found.folded)) / found.nodes if found.nodes else 1.0
-    folded = f", {len(found.folded)} more were computed or removed before the run" if found.folded else ""
-    return Quantity(len(recording.ops), note=f"for {found.mapped} of the file's {found.nodes} nodes{folded} ({100 * share:.1f} %)")
+    share = (mapping.mapped + len(mapping.folded)) / mapping.nodes if mapping.nodes else 1.0
+    folded = f", {len(mapping.folded)} more were computed or removed before the run" if mapping.folded else ""
+    return Quantity(len(recording.ops), note=f"for {mapping.mapped} of the file's {mapping.nodes} nodes{folded} ({100 * share:.1f} %)")
 
 
 def _memory(recording: Recording, run: str) -> dict[str, object]:
@@ -556,7 +556,7 @@ def _memory(recording: Recording, run: str) -> dict[str, object]:
         return {}
     baseline = found.baseline
     if recording.is_step and run == "warm" and recording.held:
-        baseline = sum(one.bytes for one in recording.held)  # what the first step made stays
+        baseline = sum(holding.bytes for holding in recording.held)  # what the first step made stays
     events = recording.run(run)
     without = peak_of(without_workspaces(events)).bytes if events else None
     parts = {
@@ -608,8 +608,8 @@ def _series(recording: Recording) -> Iterator[Series]:
 
 def memory_series(recording: Recording) -> Series:
     """Memory by category over the ranks of a step's operators, each at its highest moment."""
-    found = _heights_of(recording)
-    totals = [sum(column) for column in zip(*found.values(), strict=True)]
+    heights = _heights_of(recording)
+    totals = [sum(column) for column in zip(*heights.values(), strict=True)]
     highest: dict[int, int] = {}
     last = 0
     after: list[int] = []
@@ -622,9 +622,9 @@ def memory_series(recording: Recording) -> Series:
             highest[number] = at
     after += [last] * (len(recording.ops) - len(after))
     places = [highest.get(number, after[number]) for number in range(len(recording.ops))]
-    columns = tuple(Column(name.replace(" ", "_"), Kind.BYTES, name, provenance=_MEASURED) for name in _in_usual_order(found))
+    columns = tuple(Column(name.replace(" ", "_"), Kind.BYTES, name, provenance=_MEASURED) for name in _in_usual_order(heights))
     data: dict[str, Sequence[object]] = {"operator": range(len(recording.ops))}
-    data |= {name.replace(" ", "_"): [found[name][place] for place in places] for name in found}
+    data |= {name.replace(" ", "_"): [heights[name][place] for place in places] for name in heights}
     return Series("memory over a step by category", Column("operator", Kind.INDEX), columns, data, stacked=True)
 
 
@@ -639,11 +639,11 @@ def machine_series(recording: Recording) -> Iterator[Series]:
     """Yield the lines of what was sampled, over the time of the recording."""
     samples = recording.samples
     x = Column("seconds", Kind.SECONDS)
-    data: dict[str, Sequence[object]] = {"seconds": [one.time_us / 1e6 for one in samples]}
+    data: dict[str, Sequence[object]] = {"seconds": [sample.time_us / 1e6 for sample in samples]}
     for title, keys in (("use of the machine", ("cpu", "own", "gpu")), ("power", ("watts", "gpu_watts")), ("clock", ("mhz", "gpu_mhz"))):
-        columns = [column for column in _STATE if column.key in keys and any(getattr(one, column.key) is not None for one in samples)]
+        columns = [column for column in _STATE if column.key in keys and any(getattr(sample, column.key) is not None for sample in samples)]
         if columns and len(samples) > 1:
-            more = {column.key: [getattr(one, column.key) for one in samples] for column in columns}
+            more = {column.key: [getattr(sample, column.key) for sample in samples] for column in columns}
             yield Series(f"{title} while it was recorded", x, tuple(columns), {**data, **more}, stacked=False)
 
 

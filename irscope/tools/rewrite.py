@@ -290,11 +290,11 @@ def _with_rest(
     keys = [-1] * len(nodes.needs)
     for place, number in enumerate(order):
         keys[number] = place
-    needs = [set(one) for one in nodes.needs]
+    needs = [set(need) for need in nodes.needs]
     for number, ops in members.items():
-        needs[number].update(numbers[one] for op in ops for one in before[op])
+        needs[number].update(numbers[earlier] for op in ops for earlier in before[op])
         needs[number].discard(number)
-    return sorted_by(keys, [tuple(sorted(one)) for one in needs])
+    return sorted_by(keys, [tuple(sorted(need)) for need in needs])
 
 
 def write_reordered(model: Model, nodes: NodeFile, found: FileOrder, target: Path) -> list[Path]:
@@ -339,7 +339,7 @@ def contracted(problem: OrderProblem, groups: Groups) -> OrderProblem:
     group_of = {op: number for number, group in enumerate(groups.members) for op in group}
     before: list[set[int]] = [set() for _ in groups.members]
     for op, earlier in enumerate(problem.before):
-        before[group_of[op]].update(group_of[one] for one in earlier)
+        before[group_of[op]].update(group_of[predecessor] for predecessor in earlier)
     inner: list[list[Storage]] = [[] for _ in groups.members]
     storages: list[Storage] = []
     for storage in problem.storages:
@@ -352,7 +352,7 @@ def contracted(problem: OrderProblem, groups: Groups) -> OrderProblem:
     for number, group in enumerate(groups.members):
         before[number].discard(number)
         place = {op: at for at, op in enumerate(group)}
-        inside = [Storage(one.size, tuple(place[op] for op in one.touches)) for one in inner[number]]
+        inside = [Storage(storages.size, tuple(place[op] for op in storages.touches)) for storages in inner[number]]
         alone = order_problem([()] * len(group), inside, [problem.workspace[op] for op in group])
         workspace.append(max(alone.needs(range(len(group))), default=0))
     found = order_problem(before, storages, workspace)
@@ -367,8 +367,8 @@ def group_order(problem: OrderProblem, groups: Groups, wanted: Sequence[int], se
     near = sorted_by(last, whole.before)
     if groups.are_single:
         return near
-    found = best_order(whole, seconds, seed).order
-    return min((near, found), key=lambda order: problem.peak(groups.expanded(order)))
+    order = best_order(whole, seconds, seed).order
+    return min((near, order), key=lambda order: problem.peak(groups.expanded(order)))
 
 
 # ----------------------------------------------------------------------------------------------------

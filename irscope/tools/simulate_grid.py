@@ -109,57 +109,57 @@ class Grid:
     @property
     def front(self) -> list[Combination]:
         """Return the combinations that surely fit and than which none is better in memory or time and worse in none."""
-        known = [one for one in self.runs if one.outcome == "fits" and one.throughput is not None]
+        known = [run for run in self.runs if run.outcome == "fits" and run.throughput is not None]
         return [one for one in known if not any(_beats(other, one) for other in known)]
 
     @property
     def fastest(self) -> Combination | None:
         """Return the fastest of those that surely fit."""
-        return max(self.front, key=lambda one: one.throughput or 0.0, default=None)
+        return max(self.front, key=lambda combination: combination.throughput or 0.0, default=None)
 
     @property
     def unit(self) -> str:
         """Return what is counted in a second."""
-        return "samples" if all(one.batch for one in self.runs) else "steps"
+        return "samples" if all(run.batch for run in self.runs) else "steps"
 
     @property
     def exit_code(self) -> int:
         """0 where a combination fits."""
         if self.interrupted:
             return ExitCode.INTERRUPTED
-        if any(one.outcome in ("fits", "perhaps") for one in self.runs):
+        if any(run.outcome in ("fits", "perhaps") for run in self.runs):
             return ExitCode.OK
-        return next((one.exit_code for one in self.runs if one.outcome == "fails"), ExitCode.FINDINGS)
+        return next((run.exit_code for run in self.runs if run.outcome == "fails"), ExitCode.FINDINGS)
 
     def _answer(self) -> str:
         if self.fastest is not None:
             speed = f"~{self.fastest.throughput:,.4g} {self.unit} a second"
             return f"{self.fastest.text} is the fastest that surely fits: {speed}, {humanise(self.fastest.most, Kind.BYTES)} reserved"
-        if any(one.outcome == "fits" for one in self.runs):
+        if any(run.outcome == "fits" for run in self.runs):
             return "the time of no combination that fits is known"
-        if any(one.outcome == "perhaps" for one in self.runs):
+        if any(run.outcome == "perhaps" for run in self.runs):
             return "no combination is guaranteed to fit"
         return "no combination fits"
 
     def report(self) -> Report:
         """Return the same for people."""
-        front = {id(one) for one in self.front}
+        front = {id(combination) for combination in self.front}
         columns = [Column(axis.name) for axis in self.axes]
         columns += [Column("fits"), Column("reserved", Kind.BYTES), Column("step", Kind.SECONDS), Column(f"{self.unit}/s", Kind.NUMBER)]
         columns += [Column("price", Kind.NUMBER)] if self.price else []
         columns += [Column("front"), Column("where")]
         rows = [
             [
-                *one.values.values(),
-                _FITS[one.outcome],
-                one.most or None,
-                _modelled(one.seconds, one.interval),
-                _modelled(one.throughput),
-                *([_modelled(one.price(self.price))] if self.price else []),
-                "yes" if id(one) in front else "",
-                one.why,
+                *run.values.values(),
+                _FITS[run.outcome],
+                run.most or None,
+                _modelled(run.seconds, run.interval),
+                _modelled(run.throughput),
+                *([_modelled(run.price(self.price))] if self.price else []),
+                "yes" if id(run) in front else "",
+                run.why,
             ]
-            for one in self.runs
+            for run in self.runs
         ]
         summary: dict[str, object] = {"for": self.target.text, "memory_bytes": self.room, "looked_at": self.looked_at}
         summary["front"] = "no other that surely fits takes less memory and is as fast, or is faster and takes as little"
@@ -171,12 +171,12 @@ class Grid:
 
     def _drawn(self) -> tuple[Series, ...]:
         """Return the front as a line: speed over memory."""
-        points = sorted(self.front, key=lambda one: one.most)
+        points = sorted(self.front, key=lambda combination: combination.most)
         if len(points) < 2:
             return ()
         x, y = Column("reserved", Kind.BYTES), Column(f"{self.unit}/s", Kind.NUMBER)
-        data: dict[str, list[object]] = {x.key: [one.most for one in points], y.key: [_modelled(one.throughput) for one in points]}
-        return (Series("the front", x, (y,), data, stacked=False, sampled=True, names=[one.text for one in points]),)
+        data: dict[str, list[object]] = {x.key: [point.most for point in points], y.key: [_modelled(point.throughput) for point in points]}
+        return (Series("the front", x, (y,), data, stacked=False, sampled=True, names=[point.text for point in points]),)
 
     def document(self) -> Document:
         """Return the report alone; its JSON is of the schema irscope.grid/1."""
@@ -184,7 +184,7 @@ class Grid:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that `--format json` prints."""
-        front = {id(one) for one in self.front}
+        front = {id(combination) for combination in self.front}
         return {
             "schema": SCHEMA,
             "program": self.program,
@@ -195,26 +195,26 @@ class Grid:
             "fastest": None if self.fastest is None else dict(self.fastest.values),
             "rows": [
                 {
-                    "values": dict(one.values),
-                    "outcome": one.outcome,
-                    "ranks": one.ranks,
-                    "reserved_bytes": one.reserved or None,
-                    "most_reserved_bytes": one.most or None,
-                    "step_seconds": one.seconds,
-                    "step_seconds_interval": one.interval,
-                    "throughput": one.throughput,
-                    "price": one.price(self.price) if self.price else None,
-                    "front": id(one) in front,
-                    "why": one.why,
+                    "values": dict(run.values),
+                    "outcome": run.outcome,
+                    "ranks": run.ranks,
+                    "reserved_bytes": run.reserved or None,
+                    "most_reserved_bytes": run.most or None,
+                    "step_seconds": run.seconds,
+                    "step_seconds_interval": run.interval,
+                    "throughput": run.throughput,
+                    "price": run.price(self.price) if self.price else None,
+                    "front": id(run) in front,
+                    "why": run.why,
                 }
-                for one in self.runs
+                for run in self.runs
             ],
         }
 
 
-def _beats(one: Combination, other: Combination) -> bool:
+def _beats(combination: Combination, other: Combination) -> bool:
     """Return whether a combination is better in memory or speed, and worse in neither."""
-    mine, theirs = (-one.most, one.throughput or 0.0), (-other.most, other.throughput or 0.0)
+    mine, theirs = (-combination.most, combination.throughput or 0.0), (-other.most, other.throughput or 0.0)
     return mine != theirs and all(a >= b for a, b in zip(mine, theirs, strict=True))
 
 

@@ -62,15 +62,15 @@ class Program:
         """Return the program with values in the places of their names in braces."""
         arguments = list(self.arguments)
         for name, value in values.items():
-            arguments = [one.replace(f"{{{name}}}", value) for one in arguments]
+            arguments = [argument.replace(f"{{{name}}}", value) for argument in arguments]
         return replace(self, arguments=arguments)
 
     def check_place(self, option: str, name: str, values: str, where: str) -> None:
         """Raise UsageError where no argument has a place for the values of an option of irscope's, which stands for `where` in words."""
         place = f"{{{name}}}"
-        if any(place in one for one in self.arguments):
+        if any(place in argument for argument in self.arguments):
             return
-        likely = next((one for one in self.arguments if name in one), f"--{name}").partition("=")[0]
+        likely = next((argument for argument in self.arguments if name in argument), f"--{name}").partition("=")[0]
         raise UsageError(
             f"{option} {name}: no argument of the program has {place}, {where}",
             code="IRS643",
@@ -198,8 +198,8 @@ class Children:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for one in self._started:
-            one.close()
+        for servers in self._started:
+            servers.close()
 
     def run(self, several: Sequence[Options], what: str = "ranks", programs: Sequence[Program] = ()) -> list[dict[str, Any]]:
         """Return the JSON document of each, of so many `what`; `exit_code` is added, and where there is no document there is one that says
@@ -208,10 +208,10 @@ class Children:
         `programs` are run in the place of the one, each with its options.
         """
         cores = len(os.sched_getaffinity(0))  # Linux has it, and programs are simulated nowhere else
-        missing = min(cores, len(several)) - sum(len(one.servers) for one in self._started)
+        missing = min(cores, len(several)) - sum(len(servers.servers) for servers in self._started)
         if missing > 0:
             self._started.append(_Servers(missing))
-        servers = [server for one in self._started for server in one.servers]
+        servers = [server for servers in self._started for server in servers.servers]
         free: queue.SimpleQueue[_Server] = queue.SimpleQueue()
         for server in servers:
             free.put(server)
@@ -350,18 +350,18 @@ class Ranks(Reported):
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """Return what is to be said about the classes."""
-        found = []
+        diagnostics = []
         if self.unknown:
             text = f"{len(self.unknown)} ranks were not simulated, and none that was stands for them: {ranks_text(self.unknown)}"
-            found.append(Diagnostic(Severity.WARNING, "IRS647", text))
+            diagnostics.append(Diagnostic(Severity.WARNING, "IRS647", text))
         elif (count := sum(len(one.simulated) for one in self.classes)) < self.options.ranks:
             done = ranks_text(sorted(rank for one in self.classes for rank in one.simulated))
             text = (
                 f"{count} of {self.options.ranks} ranks were simulated, {done}; the others have the place in their groups of one that was, "
                 "and differ only if the program treats them so by something else than a number that stands in it"
             )
-            found.append(Diagnostic(Severity.NOTE, "IRS647", text))
-        return found
+            diagnostics.append(Diagnostic(Severity.NOTE, "IRS647", text))
+        return diagnostics
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of the worst rank, and `ranks`: the classes."""
@@ -409,8 +409,8 @@ class Ranks(Reported):
         """Return the peaks of the classes beside each other."""
         names = [f"rank {one.document['rank']}{f': {one.name}' if one.name else ''}" for one in self.classes]
         columns = [(Column(key, Kind.BYTES), [peak_of(one.document, key) for one in self.classes]) for key in COUNTERS]
-        found = largest_bars("peaks of the classes of ranks", names, columns)
-        return [found] if found is not None else []
+        panel = largest_bars("peaks of the classes of ranks", names, columns)
+        return [panel] if panel is not None else []
 
     def _verdict(self) -> str:
         worst = self.classes[0]
@@ -492,7 +492,7 @@ class _Search:
     def places(self, axis: Axis) -> list[int]:
         """Return for each place along an axis the one that stands for it."""
         collectives = [one for made in self.found.values() for one in made["collectives"] if one["op"] in _PEERS]
-        if any(_stretch(_members(one["ranks"])) == axis[1:] for one in collectives):
+        if any(_stretch(_members(collective["ranks"])) == axis[1:] for collective in collectives):
             self.simulate(place * axis.stride for place in range(axis.size))
             return list(range(axis.size))
         stands = list(range(axis.size))
@@ -555,20 +555,20 @@ def named_ranks(program: Program, world: int, axes: Sequence[Axis]) -> list[int]
         with contextlib.suppress(OSError, SyntaxError, ValueError):
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if isinstance(node, ast.Compare | ast.MatchValue):
-                    numbers |= {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and type(one.value) is int}
-    numbers |= {int(one) for one in program.arguments if one.isdecimal()}
-    numbers = {one for one in numbers if 0 < one < world - 1}
-    places = [one * axis.stride for one in sorted(numbers) for axis in axes if one < axis.size]
-    return list(dict.fromkeys([*sorted(numbers), *places, *(one + side for one in sorted(numbers) for side in (-1, 1))]))
+                    numbers |= {node.value for node in ast.walk(node) if isinstance(node, ast.Constant) and type(node.value) is int}
+    numbers |= {int(argument) for argument in program.arguments if argument.isdecimal()}
+    numbers = {number for number in numbers if 0 < number < world - 1}
+    places = [number * axis.stride for number in sorted(numbers) for axis in axes if number < axis.size]
+    return list(dict.fromkeys([*sorted(numbers), *places, *(number + side for number in sorted(numbers) for side in (-1, 1))]))
 
 
 def _sources(program: Program) -> Iterator[Path]:
     """Yield the program's own files: the script, and modules that lie beside it."""
     if program.is_module:
         with contextlib.suppress(ImportError, ValueError):
-            found = importlib.util.find_spec(program.script)
-            if found is not None and found.origin:
-                yield Path(found.origin)
+            spec = importlib.util.find_spec(program.script)
+            if spec is not None and spec.origin:
+                yield Path(spec.origin)
         return
     script = Path(program.script)
     yield script
@@ -577,12 +577,12 @@ def _sources(program: Program) -> Iterator[Path]:
 
 def _members(text: str) -> list[int]:
     """Return the ranks that `ranks_text` wrote."""
-    found: list[int] = []
+    members: list[int] = []
     for part in text.split(",") if text else ():
         stretch, _, step = part.partition(":")
         first, _, last = stretch.partition("-")
-        found += range(int(first), int(last or first) + 1, int(step or 1))
-    return found
+        members += range(int(first), int(last or first) + 1, int(step or 1))
+    return members
 
 
 def _signature(document: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        return " + ".join(one.name for one in self.settings)
+        return " + ".join(setting.name for setting in self.settings)
 
     @property
     def ended(self) -> bool:
@@ -109,7 +109,7 @@ class Tried:
 
     def best(self) -> Trial | None:
         """Return what saves most."""
-        return next((one for one in self.trials if (self.saved(one) or 0) > 0), None)
+        return next((trial for trial in self.trials if (self.saved(trial) or 0) > 0), None)
 
     @property
     def verdict(self) -> str:
@@ -118,7 +118,7 @@ class Tried:
         if best is None:
             return "no setting that was tried lowers the peak"
         said = f"{best.name}: {bytes_text(self.saved(best) or 0)} less"
-        single = next((one for one in self.trials if len(one.settings) == 1 and (self.saved(one) or 0) > 0), best)
+        single = next((trial for trial in self.trials if len(trial.settings) == 1 and (self.saved(trial) or 0) > 0), best)
         if single is not best:
             said = f"{single.name}: {bytes_text(self.saved(single) or 0)} less; with " + (
                 " + ".join(one.name for one in best.settings if one not in single.settings) + f": {bytes_text(self.saved(best) or 0)} less"
@@ -158,7 +158,7 @@ class Tried:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return how the settings that help are written."""
-        single = [one for one in self.trials if len(one.settings) == 1 and (self.saved(one) or 0) > _LEAST * (self.needed or 0)]
+        single = [trial for trial in self.trials if len(trial.settings) == 1 and (self.saved(trial) or 0) > _LEAST * (self.needed or 0)]
         best_budget = next((one for one in single if one.settings[0].subject == _BUDGET), None)
         return tuple(f"{one.name}: {one.settings[0].code}" for one in single if one is best_budget or one.settings[0].subject != _BUDGET)
 
@@ -186,7 +186,7 @@ class Tried:
             "before": {key: peak_of(self.before, key) for key in COUNTERS},
             "trials": [
                 {
-                    "settings": [{"name": one.name, "code": one.code} for one in trial.settings],
+                    "settings": [{"name": setting.name, "code": setting.code} for setting in trial.settings],
                     "outcome": trial.document["outcome"],
                     "error": trial.document["error"],
                     "applied": trial.is_applied,
@@ -333,9 +333,9 @@ def _of_compiler(document: Mapping[str, Any], left_out: list[str], budgets: Sequ
 def _settled(document: Mapping[str, Any]) -> int:
     """After how many steps nothing new comes; 0 where the whole program is needed."""
     steps = document["steps"]
-    if not steps or peak_of(document, "reserved") > max(one["reserved"]["peak"] for one in steps):
+    if not steps or peak_of(document, "reserved") > max(step["reserved"]["peak"] for step in steps):
         return 0
-    alike = next((count for count, one in enumerate(reversed(steps)) if one != steps[-1]), len(steps))
+    alike = next((count for count, step in enumerate(reversed(steps)) if step != steps[-1]), len(steps))
     wanted = len(steps) - alike + 1 + _SETTLED
     return wanted if wanted < len(steps) else 0
 
@@ -370,7 +370,7 @@ def _tried(children: Children, options: Options, document: Mapping[str, Any], ro
     if trials and not trials[0].settings:
         before = trials.pop(0).document
     tried = Tried(before, trials, room, options.link)
-    helpful = sorted((one for one in trials if (tried.saved(one) or 0) > _LEAST * (tried.needed or 0)), key=_order(tried))
+    helpful = sorted((trial for trial in trials if (tried.saved(trial) or 0) > _LEAST * (tried.needed or 0)), key=_order(tried))
     best: dict[str, Setting] = {}
     for one in helpful:
         best.setdefault(one.settings[0].subject, one.settings[0])

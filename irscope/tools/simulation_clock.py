@@ -89,7 +89,7 @@ class Clocked:
     @property
     def exposed(self) -> float | None:
         """Return the seconds in which streams wait for collectives; None where that is not known."""
-        known = [one.exposed for one in self.steps if one.exposed is not None and one.name != BEFORE]
+        known = [step.exposed for step in self.steps if step.exposed is not None and step.name != BEFORE]
         return None if self.missing or self.unsent else sum(known)
 
 
@@ -141,17 +141,17 @@ class _Clockwork:
 
     def _durations(self) -> Mapping[int, _Duration]:
         """Return the duration of everything in the queues by its identity: equal calls are one object."""
-        single = {id(one.what): one.what for one in self.tape.queue if isinstance(one.what, Ran)}
+        single = {id(queued.what): queued.what for queued in self.tape.queue if isinstance(queued.what, Ran)}
         kernels = {key: kernel_of_ran(what) for key, what in single.items()}
         known = {key: kernel for key, kernel in kernels.items() if kernel is not None}
         times: Sequence[float] = self.clock.durations(list(known.values()), [0.0] * len(known)).tolist() if known else []
-        found = dict.fromkeys(single, _Duration())
+        durations = dict.fromkeys(single, _Duration())
         rates = Rates(self.clock.device, "all")  # a program may have asked for TF32
         for (key, kernel), seconds in zip(known.items(), times, strict=True):
             least = least_of_ran(single[key], rates)
             weights = kernel.n * kernel.k * kernel.bits / 8 if kernel.kind is KernelClass.PRODUCT else 0.0
-            found[key] = _Duration(max(seconds, least), least, kernel.flops, kernel.kind, weights)
-        return found
+            durations[key] = _Duration(max(seconds, least), least, kernel.flops, kernel.kind, weights)
+        return durations
 
     def run(self, ends: Sequence[tuple[str, int]]) -> Clocked:
         """Let everything run, and cut at the ends of steps."""
@@ -259,7 +259,7 @@ class _Clockwork:
 def timeline_events(times: Clocked) -> Iterator[dict[str, Any]]:
     """Yield the events of a Chrome trace: a row for the host and for each stream, with the predicted durations in microseconds."""
     yield {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": f"predicted time, {times.device.title}"}}
-    for stream in sorted({one.stream for one in times.intervals}):
+    for stream in sorted({interval.stream for interval in times.intervals}):
         name = "host" if stream == HOST else f"stream {stream}"
         yield {"ph": "M", "name": "thread_name", "pid": 1, "tid": stream + 1, "args": {"name": name}}
     for one in times.intervals:
@@ -269,23 +269,23 @@ def timeline_events(times: Clocked) -> Iterator[dict[str, Any]]:
 
 def times_tables(times: Clocked) -> list[Table]:
     """Return the table of each step's time; none where nothing ran, or a figure of the device is not known."""
-    steps = [one for one in times.steps if one.name != BEFORE]
-    if not any(one.seconds for one in steps):
+    steps = [step for step in times.steps if step.name != BEFORE]
+    if not any(step.seconds for step in steps):
         return []
     peak = next((figure.hi for dtype in ("bf16", "f16", "f32") if (figure := times.device.matrix.get(dtype)) is not None), None)
     numbers = [
         (
-            one.seconds,
-            one.low,
-            None if math.isinf(one.high) else one.high,
-            one.compute,
-            one.exposed,
-            one.waits_for_host,
-            one.flops / (one.seconds * peak) if peak and one.seconds else None,
+            step.seconds,
+            step.low,
+            None if math.isinf(step.high) else step.high,
+            step.compute,
+            step.exposed,
+            step.waits_for_host,
+            step.flops / (step.seconds * peak) if peak and step.seconds else None,
         )
-        for one in steps
+        for step in steps
     ]
-    rows = alike([one.name for one in steps], [tuple(map(_short, row)) for row in numbers])
+    rows = alike([step.name for step in steps], [tuple(map(_short, row)) for row in numbers])
     columns = [
         Column("step"),
         *(
@@ -319,7 +319,7 @@ def kernel_of_ran(what: Ran) -> Kernel | None:
     call = what.call
     cost = call.spec.cost_of(call)
     operands = [one if isinstance(one, TensorType) else None for one in call.types]
-    results = [one if isinstance(one, TensorType) else None for one in call.results]
+    results = [result if isinstance(result, TensorType) else None for result in call.results]
     use = Use(call.spec, call.attrs, operands, results, products=0.0 if cost is None else float(int_or_zero(cost.matmul)))
     return kernel_of(use) or Kernel(KernelClass.OTHER, read=float(what.moved))
 
@@ -331,7 +331,7 @@ def least_of_ran(what: Ran, rates: Rates) -> float:
     if call is None or cost is None or device.bandwidth is None:
         return 0.0
     tensors = [one for one in (*call.types, *call.results) if isinstance(one, TensorType)]
-    floats = [one.dtype for one in tensors if one.dtype.kind is DTypeKind.FLOAT]
+    floats = [tensor.dtype for tensor in tensors if tensor.dtype.kind is DTypeKind.FLOAT]
     products, arithmetic = int_or_zero(cost.matmul), 0.0
     rate = rates.product(rate_name(min(floats, key=lambda dtype: dtype.bits or 64))) if floats and products else None
     if rate is not None:

@@ -70,7 +70,7 @@ def allocator_log(simulation: Simulation) -> AllocatorLog:
 def trace_of(simulation: Simulation) -> dict[str, Any]:
     """Return a Chrome trace: memory, and where times are predicted the host and each stream with what runs there, on one axis."""
     log, clock, starts = allocator_log(simulation), simulation.clock, simulation.tape.starts
-    if not any(one.seconds for one in clock.steps):
+    if not any(step.seconds for step in clock.steps):
         return chrome_trace(log)
     requests, seconds = zip(*clock.ends, strict=True)
     places = [starts[min(step, len(starts) - 1)] for step in range(log.length + 1)]
@@ -84,8 +84,8 @@ def _refusal(simulation: Simulation) -> Refusal | None:
     """Return the request for which the program ended."""
     if simulation.outcome != "oom":
         return None
-    found = next((one for one in reversed(simulation.tape.actions) if one.verb == "refused"), None)
-    return None if found is None else Refusal(found.at, found.what, found.other, simulation.left_at_refusal(), simulation.line)
+    action = next((action for action in reversed(simulation.tape.actions) if action.verb == "refused"), None)
+    return None if action is None else Refusal(action.at, action.what, action.other, simulation.left_at_refusal(), simulation.line)
 
 
 def recording_of(simulation: Simulation, tried: Iterable[Table] = ()) -> Recording:
@@ -93,7 +93,7 @@ def recording_of(simulation: Simulation, tried: Iterable[Table] = ()) -> Recordi
     replayed = simulation.replay()
     counted = [*replayed.outcomes[: len(simulation.steps)]] or replayed.outcomes
     tape = simulation.tape
-    span = next(one for one in tape.spans if one.name == counted[-1].name)
+    span = next(span for span in tape.spans if span.name == counted[-1].name)
     report = simulation.report()
     ops, events = _operators(tape, tape.starts[span.first], tape.starts[span.end])
     return Recording(
@@ -112,7 +112,7 @@ def recording_of(simulation: Simulation, tried: Iterable[Table] = ()) -> Recordi
 def said_of(report: Report) -> Said:
     """Return the numbers and texts that the report begins with."""
     cells = {key: _cell(cell) for key, cell in report.summary.items() if isinstance(cell, str | int | float | Quantity)}
-    remarks = [f"{one.code}: {one.message}" for one in report.diagnostics]
+    remarks = [f"{diagnostic.code}: {diagnostic.message}" for diagnostic in report.diagnostics]
     return Said({key: cell for key, cell in cells.items() if cell is not None}, (*report.notes, *remarks))
 
 
@@ -188,8 +188,8 @@ def _operators(tape: Tape[Origin], first: int, end: int) -> tuple[list[OpRecord]
         made += max(change, 0)
         number = len(ops) if asked is not None else None
         kind, stream = tape.kinds[slot], tape.streams.get(slot, 0)
-        told = MemoryEvent(WARM, change, number, is_taken, slot, kind, who[0], who[1].module, source=who[1].line)
-        events.append(replace(told, phase=phase, stream=stream))
+        event = MemoryEvent(WARM, change, number, is_taken, slot, kind, who[0], who[1].module, source=who[1].line)
+        events.append(replace(event, phase=phase, stream=stream))
     close(asked)
     return ops, events
 
@@ -218,7 +218,7 @@ def _problems(simulation: Simulation) -> list[Problem]:
     sizes, held = tape.numbers("central"), simulation.replay(tape.until(simulation.fullest)).held
     found = [Alive(sizes[slot], None, tape.labels[slot], tape.origin(slot).module) for slot in held]
     found.sort(key=lambda one: -one.bytes)
-    refused = next((one.what for one in reversed(tape.actions) if one.verb == "refused"), None)
+    refused = next((action.what for action in reversed(tape.actions) if action.verb == "refused"), None)
     return [
         Problem("out_of_memory", text, requested=refused, alive=tuple(found[:_MOST_ALIVE]), alive_bytes=sum(one.bytes for one in found))
     ]

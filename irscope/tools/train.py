@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 def memory_of(model: Model) -> StepMemory:
     """Return the step's memory."""
-    found: StepMemory = model.manager.get(TrainingMemory())
-    return found
+    memory: StepMemory = model.manager.get(TrainingMemory())
+    return memory
 
 
 def kept_of(model: Model, link: float) -> ActivationList:
     """Return what the step keeps."""
-    found: ActivationList = model.manager.get(Activations(link=link))
-    return found
+    activations: ActivationList = model.manager.get(Activations(link=link))
+    return activations
 
 
 def plans_of(model: Model, seconds: float) -> CheckpointPlans:
     """Plans of what to recompute, for budgets from everything kept to the least."""
-    found: Checkpointed = model.manager.get(Checkpoint(seconds=seconds))
-    return found.plans
+    checkpointed: Checkpointed = model.manager.get(Checkpoint(seconds=seconds))
+    return checkpointed.plans
 
 
 def compiled_report(model: Model) -> Report | None:
@@ -61,14 +61,14 @@ def compiled_report(model: Model) -> Report | None:
     from irscope.tools.simulation import compiled_tables, whole
 
     assert isinstance(run.compiled, Compilations)
-    generated = [one for graph in run.compiled.graphs for one in graph.kernels]
+    generated = [kernel for graph in run.compiled.graphs for kernel in graph.kernels]
     summary: dict[str, object] = {
         "how": model.program.metadata["compiled"],
         "graphs_count": len(run.compiled.graphs),
         "kernels_count": sum(one.generated for one in generated),
         "calls_count": sum(not one.generated for one in generated),
         "saved_bytes": whole(one.bytes for graph in run.compiled.graphs for one in graph.saved),
-        "stops_count": sum(one.count for one in run.compiled.events),
+        "stops_count": sum(event.count for event in run.compiled.events),
     }
     return Report("compiled", summary=summary, tables=tuple(compiled_tables(run.compiled, memory_of(model).target)))
 
@@ -80,8 +80,8 @@ def node_lines(model: Model, link: float) -> str:
 
 def activation_lines(model: Model, link: float) -> str:
     """Return the CSV of kept activations."""
-    found = kept_of(model, link)
-    return activations_csv(memory_of(model), found.kept, found.times)
+    activations = kept_of(model, link)
+    return activations_csv(memory_of(model), activations.kept, activations.times)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -387,19 +387,19 @@ def _plans(sizes: list[Size]) -> Table:
     )
     rows = []
     for size in sizes:
-        one = size.planned
-        share = one.seconds / size.step_seconds if one is not None and size.step_seconds else None
+        planned = size.planned
+        share = planned.seconds / size.step_seconds if planned is not None and size.step_seconds else None
         rows.append(
             (
                 size.batch,
                 derived(size.fits, size.kept),
                 size.kept,
                 size.room,
-                derived(one.peak if one is not None else None, size.room),
-                one.seconds if one is not None else None,
+                derived(planned.peak if planned is not None else None, size.room),
+                planned.seconds if planned is not None else None,
                 share,
                 size.needed,
-                derived(one.method if one is not None else "the bound", size.room),
+                derived(planned.method if planned is not None else "the bound", size.room),
             )
         )
     return Table.of(rows, columns, "Sizes that were planned")
@@ -510,8 +510,8 @@ def _idle(label: str, model: Model) -> Panel:
 
 def recompute_panel(label: str, plans: CheckpointPlans) -> Panel:
     """Extra time by peak: the plans found, what no plan can beat, and simpler planners."""
-    found = [(one.cost.peak, one.cost.seconds) for one in plans.curve]
-    others = {name: sorted({(one.peak, one.seconds) for one in costs}) for name, costs in sorted(plans.baselines.items())}
+    found = [(point.cost.peak, point.cost.seconds) for point in plans.curve]
+    others = {name: sorted({(cost.peak, cost.seconds) for cost in costs}) for name, costs in sorted(plans.baselines.items())}
     slowest = max(seconds for _, seconds in found)
     # Simpler plans take longer. The quickest of each are to be seen, unless they would leave the curve at the bottom of the picture.
     quickest = [min(seconds for _, seconds in points) for points in others.values() if points]
@@ -579,7 +579,7 @@ def module_plan(
     times = StepTimes(target.device)
 
     def problem_of(record: Record) -> RecordedStep:
-        end = len(record.ops), sum(one.died is not None for one in record.storages)
+        end = len(record.ops), sum(storage.died is not None for storage in record.storages)
         step = step_problem(trace_of(Recorded(record, [(0, 0), end]), ""), times.of)
         return RecordedStep(step.problem, [record.ops[op.number] for op in step.ops], record)
 

@@ -117,7 +117,7 @@ def _read_stored(value: Value, files: WeightFiles, *, row_major: bool) -> Stored
 
 def _difference(pair: tuple[Stored, Stored], files: tuple[WeightFiles, WeightFiles], advance: Callable[[int], None]) -> Difference | Unread:
     a, b = pair
-    found = Difference(a.count)
+    difference = Difference(a.count)
     equal = 0
     """Elements at the begin whose bytes are the same; they are only measured once something differs."""
     try:
@@ -128,14 +128,14 @@ def _difference(pair: tuple[Stored, Stored], files: tuple[WeightFiles, WeightFil
             if equal == start and a.dtype is b.dtype and np.array_equal(raw_a, raw_b):
                 equal = stop
                 continue
-            _add_window(found, raw_a, raw_b, pair, stop - start)
-        if found.changed:
+            _add_window(difference, raw_a, raw_b, pair, stop - start)
+        if difference.changed:
             for start in range(0, equal, _STEP):
                 raw = _raw(a, files[0], start, min(start + _STEP, equal))
-                _add_window(found, raw, raw, pair, min(start + _STEP, equal) - start)
+                _add_window(difference, raw, raw, pair, min(start + _STEP, equal) - start)
     except Unreadable as problem:
         return Unread(str(problem))
-    return found
+    return difference
 
 
 def _raw(tensor: Stored, files: WeightFiles, start: int, stop: int) -> npt.NDArray[np.uint8]:
@@ -146,7 +146,7 @@ def _raw(tensor: Stored, files: WeightFiles, start: int, stop: int) -> npt.NDArr
     return raw
 
 
-def _add_window(found: Difference, raw_a: Array, raw_b: Array, pair: tuple[Stored, Stored], count: int) -> None:
+def _add_window(difference: Difference, raw_a: Array, raw_b: Array, pair: tuple[Stored, Stored], count: int) -> None:
     """Add what one window says."""
     a, b = (decode_elements(raw, tensor.dtype, count) for raw, tensor in zip((raw_a, raw_b), pair, strict=True))
     with np.errstate(all="ignore"):
@@ -154,19 +154,19 @@ def _add_window(found: Difference, raw_a: Array, raw_b: Array, pair: tuple[Store
         fine_x, fine_y = np.isfinite(x), np.isfinite(y)
         is_same_type = pair[0].dtype is pair[1].dtype
         differs: Mask = (a != b if is_same_type else x != y) & ~(np.isnan(x) & np.isnan(y))
-        found.changed += int(np.count_nonzero(differs))
+        difference.changed += int(np.count_nonzero(differs))
         fine = fine_x & fine_y
         if not fine.all():
-            found.lost += int(np.count_nonzero(fine_x & ~fine_y))
-            found.gained += int(np.count_nonzero(fine_y & ~fine_x))
-            found.apart += int(np.count_nonzero(differs & ~fine))
+            difference.lost += int(np.count_nonzero(fine_x & ~fine_y))
+            difference.gained += int(np.count_nonzero(fine_y & ~fine_x))
+            difference.apart += int(np.count_nonzero(differs & ~fine))
             x, y, a, b = x[fine], y[fine], a[fine], b[fine]
         away = _less(x, y, a, b, pair[0].dtype) if is_same_type else y - x
-        found.max_abs = max(found.max_abs, float(np.abs(away).max(initial=0.0)))
-        found.squares += dot(away, away)
-        found.squares_a += dot(x, x)
-        found.squares_b += dot(y, y)
-        found.product += dot(x, y)
+        difference.max_abs = max(difference.max_abs, float(np.abs(away).max(initial=0.0)))
+        difference.squares += dot(away, away)
+        difference.squares_a += dot(x, x)
+        difference.squares_b += dot(y, y)
+        difference.product += dot(x, y)
 
 
 def _less(x: Floats, y: Floats, a: Array, b: Array, dtype: DType) -> Floats:

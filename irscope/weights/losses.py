@@ -145,7 +145,7 @@ class Noise:
     def add(self, other: Noise) -> None:
         """Merge the rows that follow."""
         self.signal += other.signal
-        self.errors = [one + more for one, more in zip(self.errors, other.errors, strict=True)]
+        self.errors = [error + more for error, more in zip(self.errors, other.errors, strict=True)]
 
     def decibels(self) -> dict[str, float]:
         """Signal to quantization noise by choice; infinite where rounding loses nothing."""

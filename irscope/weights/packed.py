@@ -61,9 +61,9 @@ class Packed:
 
     def parts(self) -> Iterator[tuple[str, PackedPart]]:
         """Yield every tensor that is one of them or a part of it, with the number of weights that it counts for."""
-        for one in self.weights:
-            for place, tensor in enumerate(one.tensors):
-                yield tensor, PackedPart(one.scheme, one.name, 0 if place else one.count)
+        for weight in self.weights:
+            for place, tensor in enumerate(weight.tensors):
+                yield tensor, PackedPart(weight.scheme, weight.name, 0 if place else weight.count)
 
 
 class Disagreement(ValueError):
@@ -80,7 +80,7 @@ def read_packed(
     config = config or {}
     method = method_of(config)
     look = _Look(tensors, config, metadata or {})
-    found: list[PackedWeight] = []
+    weights: list[PackedWeight] = []
     taken: set[str] = set()
     problem = ""
     try:
@@ -89,14 +89,14 @@ def read_packed(
                 continue
             one = look.weight(name)
             if one is not None:
-                found.append(one)
+                weights.append(one)
                 taken.update(one.tensors)
-        problem = _checked(found, method, config)
+        problem = _checked(weights, method, config)
     except Disagreement as error:
         return Packed((), str(error), method)
     if not problem:
-        problem = _left_over(tensors, taken, method, bool(found) or not is_whole)
-    return Packed(tuple(found), problem, method)
+        problem = _left_over(tensors, taken, method, bool(weights) or not is_whole)
+    return Packed(tuple(weights), problem, method)
 
 
 def method_of(config: Mapping[str, Any]) -> str:
@@ -124,27 +124,27 @@ _FAMILIES: Final[Mapping[str, frozenset[str]]] = {
 """Families of tensors that each method writes; others are not known."""
 
 
-def _checked(found: list[PackedWeight], method: str, config: Mapping[str, Any]) -> str:
+def _checked(weights: list[PackedWeight], method: str, config: Mapping[str, Any]) -> str:
     """Return why configuration and tensors are of two schemes; empty where they agree."""
     expected = _FAMILIES.get(method)
-    strange = next((one for one in found if expected is not None and one.family not in expected), None)
+    strange = next((weight for weight in weights if expected is not None and weight.family not in expected), None)
     if strange is not None:
         return f"the configuration says {method}, and {strange.name!r} is stored as {strange.family} does ({strange.scheme})"
     bits = config.get("bits", config.get("w_bit"))
     if isinstance(bits, int) and method in ("gptq", "awq"):
-        strange = next((one for one in found if f" {bits} bit" not in one.scheme), None)
+        strange = next((weight for weight in weights if f" {bits} bit" not in weight.scheme), None)
         if strange is not None:
             return f"the configuration says {bits} bits, and {strange.name!r} is stored as {strange.scheme}"
     group = config.get("group_size", config.get("q_group_size"))
     if isinstance(group, int) and group > 0 and method in ("gptq", "awq"):
-        strange = next((one for one in found if one.group and one.shape is not None and one.group != min(group, one.shape[1])), None)
+        strange = next((one for one in weights if one.group and one.shape is not None and one.group != min(group, one.shape[1])), None)
         if strange is not None:
             return f"the configuration says groups of {group}, and those of {strange.name!r} have {strange.group}"
-    if method == "bitsandbytes" and found:
+    if method == "bitsandbytes" and weights:
         wanted = (
             "int8" if config.get("load_in_8bit") else str(config.get("bnb_4bit_quant_type") or "") if config.get("load_in_4bit") else ""
         )
-        strange = next((one for one in found if wanted and one.scheme.split()[0] != wanted), None)
+        strange = next((weight for weight in weights if wanted and weight.scheme.split()[0] != wanted), None)
         if strange is not None:
             return f"the configuration says {wanted}, and {strange.name!r} is stored as {strange.scheme}"
     return ""
@@ -289,7 +289,7 @@ class _Look:
         """Return a weight of which each element is a code, where a scale lies beside it."""
         dtype, shape = self.tensors[name]
         names = [f"{stem}{one}" for one in _SCALES] if last == "weight" else [f"{name}_scale_inv", f"{name}_scale"]
-        scales = next((one for one in names if one in self.tensors), "")
+        scales = next((name for name in names if name in self.tensors), "")
         if not scales:
             return None
         held = self.tensors[scales][1]

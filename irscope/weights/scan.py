@@ -152,7 +152,7 @@ def hold(tensors: Sequence[Stored | Unread], files: WeightFiles, threads: int, m
     """Read the bytes of tensors into memory, from which `files` has them until something else is held; not what is larger than `most`."""
     files.hold(())
     sources = dict.fromkeys(
-        one.source for one in tensors if isinstance(one, Stored) and one.source.data is None and one.source.descriptor >= 0
+        tensor.source for tensor in tensors if isinstance(tensor, Stored) and tensor.source.data is None and tensor.source.descriptor >= 0
     )
     some = [source for source in sources if 0 < source.length <= most]
     held = [np.empty(source.length, np.uint8).data for source in some]

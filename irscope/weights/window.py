@@ -236,11 +236,11 @@ class Part:
         self.extremes += other.extremes
 
 
-def _added_counts(one: Counts | None, other: Counts | None) -> Counts | None:
-    if one is None or other is None:
-        return other if one is None else one
-    one += other
-    return one
+def _added_counts(counts: Counts | None, other: Counts | None) -> Counts | None:
+    if counts is None or other is None:
+        return other if counts is None else counts
+    counts += other
+    return counts
 
 
 class Buffers:

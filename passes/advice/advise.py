@@ -257,7 +257,7 @@ def _activations_in_half(ask: Enquiry) -> tuple[int, str]:
         advice = ask.ctx.get(ExplainPeak())
     except IrscopeError as problem:
         return 0, f"the peak of activations is not known ({problem.message})"
-    saved = sum(one.saves for one in advice.single if one.change.kind == NARROW)
+    saved = sum(advice.saves for advice in advice.single if advice.change.kind == NARROW)
     return saved, f"the peak of activations falls from {shown(advice.peak)} to {shown(advice.peak - saved)}"
 
 
@@ -286,14 +286,14 @@ def unused(ask: Enquiry) -> Iterator[Finding]:
         return
     totals = count_parameters(ask.ctx.program)
     shared = {*totals.tied_to, *totals.tied_to.values(), *totals.overlaps, *totals.overlaps.values()}
-    found = [weight for weight in totals.weights if not weight.users and weight not in shared and size_of(weight)]
-    if found:
-        size = sum(map(size_of, found))
+    weights = [weight for weight in totals.weights if not weight.users and weight not in shared and size_of(weight)]
+    if weights:
+        size = sum(map(size_of, weights))
         yield Finding(
-            what=f"remove {_weights_counted(len(found))} that nothing reads",
+            what=f"remove {_weights_counted(len(weights))} that nothing reads",
             evidence=f"{shown(size)} in storages of their own",
             sure="exact",
-            weights=tuple(found),
+            weights=tuple(weights),
             memory=size,
             seconds=0.0,
         )
@@ -339,13 +339,13 @@ def precision(ask: Enquiry) -> Iterator[Finding]:
     errors = ask.ctx.get(QuantizeError(target=ask.target, threads=ask.threads, allow=ask.allow))
     _say_unread(ask, errors.unread)
     formats: dict[str, list[TensorError]] = {}
-    for one in errors.tensors:
-        if one.smallest and one.bytes is not None and one.bytes < size_of(one.weight):
-            formats.setdefault(one.smallest, []).append(one)
+    for tensor in errors.tensors:
+        if tensor.smallest and tensor.bytes is not None and tensor.bytes < size_of(tensor.weight):
+            formats.setdefault(tensor.smallest, []).append(tensor)
     costs = ask.ctx.get(NodeCosts())
     for key, tensors in formats.items():
-        sizes = {one.weight: size_of(one.weight) - (one.bytes or 0) for one in tensors}
-        worst = min(tensors, key=lambda one: one.decibels[key])
+        sizes = {tensor.weight: size_of(tensor.weight) - (tensor.bytes or 0) for tensor in tensors}
+        worst = min(tensors, key=lambda tensor: tensor.decibels[key])
         saved = sum(sizes.values())
         yield Finding(
             what=f"store {_weights_counted(len(tensors))} as {key}",
@@ -391,7 +391,7 @@ def pruning(ask: Enquiry) -> Iterator[Finding]:
             flops=None,
             is_lossless=False,
         )
-    ready = [one for one in result.thinned if one.ready == 1.0 and one.sparse_bytes is not None]
+    ready = [thinned for thinned in result.thinned if thinned.ready == 1.0 and thinned.sparse_bytes is not None]
     saved = sum(size_of(one.weight) - (one.sparse_bytes or 0) for one in ready)
     if saved > 0:
         yield Finding(
@@ -406,7 +406,7 @@ def pruning(ask: Enquiry) -> Iterator[Finding]:
 def alignment(ask: Enquiry) -> Iterator[Finding]:
     """Matrices whose sizes are not multiples of what matrix units take at once."""
     least = MULTIPLES[0]
-    found: list[Value] = []
+    values: list[Value] = []
     more = 0
     for weight in ask.ctx.program.weights():
         type_ = weight.type
@@ -420,16 +420,16 @@ def alignment(ask: Enquiry) -> Iterator[Finding]:
             or min(size for size in shape if isinstance(size, int)) < least
         ):
             continue
-        found.append(weight)
+        values.append(weight)
         rows, columns = (size for size in shape if isinstance(size, int))
         filled = -(-rows // least) * least * (-(-columns // least) * least)
         more += (filled - rows * columns) * (type_.dtype.bits or 8) // 8
-    if found:
+    if values:
         yield Finding(
-            what=f"make sizes of {_weights_counted(len(found))} multiples of {least}",
+            what=f"make sizes of {_weights_counted(len(values))} multiples of {least}",
             evidence=f"filling up takes {shown(more)} more; kernels for other sizes are slower, by how much is not modelled",
             sure="exact",
-            weights=tuple(found),
+            weights=tuple(values),
             memory=-more,
             moved=None,
             flops=None,

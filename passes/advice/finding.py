@@ -143,9 +143,9 @@ class Clock:
         ctx = self._ctx
         bounder = Bounder(Rates(self.device), ctx.get(Shapes), ctx.get(Alias()), dtype, self.at)
         bounds = list(bounder.bounds(entries))
-        if any(one.binding == UNKNOWN for one in bounds):
+        if any(bound.binding == UNKNOWN for bound in bounds):
             return None
-        return float(sum(one.seconds(self.device.kind) for one in bounds))
+        return float(sum(bound.seconds(self.device.kind) for bound in bounds))
 
     def saved(self, changed: Mapping[Node, Cost]) -> float | None:
         """By how much the least time falls when nodes cost something else."""

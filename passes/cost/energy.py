@@ -100,14 +100,14 @@ class Energy(Analysis["Spent"]):
         # Nodes and their seconds side by side: pairs of a hundred thousand nodes would be as many objects.
         families: dict[str, tuple[list[NodeBound], list[float]]] = {}
         names: dict[str, str] = {}
-        for one, took in zip(bounds.nodes, bounds.seconds_by_node, strict=True):
-            op = one.node.op
+        for node, took in zip(bounds.nodes, bounds.seconds_by_node, strict=True):
+            op = node.node.op
             name = names.get(op)
             if name is None:
                 name = names[op] = _family(op)
                 families.setdefault(name, ([], []))
             nodes, seconds = families[name]
-            nodes.append(one)
+            nodes.append(node)
             seconds.append(took)
 
         def terms(nodes: Sequence[NodeBound], seconds: Sequence[float]) -> tuple[Term, ...]:
@@ -117,14 +117,14 @@ class Energy(Analysis["Spent"]):
             ClassShare(
                 name,
                 len(nodes),
-                self.runs * sum([one.flops * one.runs for one in nodes]),
-                self.runs * sum([one.bytes * one.runs for one in nodes]),
+                self.runs * sum([node.flops * node.runs for node in nodes]),
+                self.runs * sum([node.bytes * node.runs for node in nodes]),
                 _added(term.joules for term in terms(nodes, seconds)),
-                sum([one.binding == UNKNOWN for one in nodes]),
+                sum([node.binding == UNKNOWN for node in nodes]),
             )
             for name, (nodes, seconds) in families.items()
         ]
-        shares.sort(key=lambda one: -one.joules[0])
+        shares.sort(key=lambda share: -share.joules[0])
         unknown = tuple(sorted({one.node.op for one in bounds.unknown}))
         carbon = self._carbon(known)
         whole = terms(bounds.nodes, bounds.seconds_by_node)
@@ -134,16 +134,16 @@ class Energy(Analysis["Spent"]):
         self, nodes: Sequence[NodeBound], times: Sequence[float], device: DeviceProfile, known: Constants, from_memory: float
     ) -> tuple[Term, ...]:
         """Return the energy of some nodes, each with its seconds. If nothing is known of one of the nodes, no amount has an upper end."""
-        is_open = any([one.binding == UNKNOWN or not one.is_exact for one in nodes])
+        is_open = any([bound.binding == UNKNOWN or not bound.is_exact for bound in nodes])
 
         def amount(low: float, high: float) -> Ends:
             return low * self.runs, None if is_open else high * self.runs
 
         flops: dict[str, int] = {}
-        for one in nodes:
-            if one.flops:
-                flops[one.dtype] = flops.get(one.dtype, 0) + one.flops * one.runs
-        moved = sum([one.bytes * one.runs for one in nodes])
+        for bound in nodes:
+            if bound.flops:
+                flops[bound.dtype] = flops.get(bound.dtype, 0) + bound.flops * bound.runs
+        moved = sum([bound.bytes * bound.runs for bound in nodes])
         seconds = sum(times)
         return (
             *(Term(f"arithmetic {dtype}", amount(count, count), "FLOPs", known.flop(device, dtype)) for dtype, count in flops.items()),
@@ -167,11 +167,11 @@ class Energy(Analysis["Spent"]):
             return Figure(self.grid, self.grid, "given", ""), pue
         if not self.country:
             return None, pue
-        found = known.grids.get(self.country.upper())
-        if found is None:
+        grid = known.grids.get(self.country.upper())
+        if grid is None:
             named = ", ".join(sorted(known.grids))
             raise UsageError(f"there is no grid {self.country!r}", code="IRS606", hint=f"countries: {named}; or grid=GRAMS_PER_KWH")
-        return found, pue
+        return grid, pue
 
     def report(self, result: Spent, ctx: PassContext) -> Report:
         power, unknown = result.device.power, result.unknown
@@ -280,20 +280,20 @@ def _by_class(spent: Spent) -> Table:
     # How far between the ends the number of the whole lies; parts at the same place add up to it.
     place = (math.sqrt(low * high) - low) / (high - low) if high is not None and high > low else 0.0
 
-    def joules(one: ClassShare) -> Quantity:
-        least, most = one.joules
+    def joules(class_share: ClassShare) -> Quantity:
+        least, most = class_share.joules
         value = (least or None) if most is None else least + place * (most - least)
         return Quantity(value, Provenance.MODELLED, lo=least, hi=most)
 
     rows = [
         (
-            one.family,
-            one.nodes,
-            at_least(one.flops, not one.unknown),
-            at_least(one.bytes, not one.unknown),
-            joules(one),
+            share.family,
+            share.nodes,
+            at_least(share.flops, not share.unknown),
+            at_least(share.bytes, not share.unknown),
+            joules(share),
         )
-        for one in spent.shares
+        for share in spent.shares
     ]
     columns = [
         Column("class"),

@@ -180,7 +180,7 @@ def _pairs(node: Node, attention: Attention, types: Inferred) -> tuple[Dim, ...]
         if query is None or key is None or len(query) < 3 or len(key) < 3:
             return None
         return (*query[:-2], query[-2], key[-2])
-    softmax = next(one for one in attention.nodes if plays(one, OpRole.SOFTMAX))
+    softmax = next(node for node in attention.nodes if plays(node, OpRole.SOFTMAX))
     return types.type_of(softmax.outputs[0]).shape
 
 
@@ -220,13 +220,13 @@ def _all_nodes(program: Program) -> Iterator[Node]:
 
 def _nodes_named(name: str, program: Program) -> list[Node]:
     wanted = name.removeprefix("%")
-    found = [node for node in _all_nodes(program) if any(output.name == wanted for output in node.outputs)]
-    if found:
-        return found
+    nodes = [node for node in _all_nodes(program) if any(output.name == wanted for output in node.outputs)]
+    if nodes:
+        return nodes
     names = value_names([program.graph, *program.functions.values()])
-    found = [node for node in _all_nodes(program) if any(names[output].removeprefix("%") == wanted for output in node.outputs)]
+    nodes = [node for node in _all_nodes(program) if any(names[output].removeprefix("%") == wanted for output in node.outputs)]
     key = path_key(wanted)
-    return found or [node for node in _all_nodes(program) if key in map(path_key, (node.name, *(one.name or "" for one in node.outputs)))]
+    return nodes or [node for node in _all_nodes(program) if key in map(path_key, (node.name, *(one.name or "" for one in node.outputs)))]
 
 
 def _tables(node: Node, costs: Costs, types: Inferred) -> Iterator[Table]:
@@ -346,9 +346,9 @@ def formulas_of(spec: OpSpec, call: OpCall, cost: Cost) -> Formulas | None:
     """
     for keep_ones in (False, True):
         for tie in (False, True):
-            found = _attempt(spec, call, cost, keep_ones, tie)
-            if found is not None:
-                return found
+            formulas = _attempt(spec, call, cost, keep_ones, tie)
+            if formulas is not None:
+                return formulas
     return None
 
 

@@ -72,10 +72,10 @@ class Modules(Analysis[ModuleCosts]):
     """Levels of modules below the model that are listed; 0 for all."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> ModuleCosts:
-        found = ModuleCosts(tally_tree(ctx.get(NodeCosts())))
+        module_costs = ModuleCosts(tally_tree(ctx.get(NodeCosts())))
         costs: dict[Scope, ModuleCost] = defaultdict(ModuleCost)
         totals = count_parameters(ctx.program)
-        found.complete = totals.is_complete(Role.PARAMETER)
+        module_costs.complete = totals.is_complete(Role.PARAMETER)
         for scope, elements, size in _parameters(totals, graph.scope):
             costs[scope].add(ModuleCost(elements, size))
         bounds = ctx.get(Roofline())
@@ -85,11 +85,11 @@ class Modules(Analysis[ModuleCosts]):
         footprint = ctx.get(Liveness()).footprint
         for node, size in _made_at_peak(footprint):
             costs[node.scope].add(ModuleCost(at_peak=size))
-        found.device = bounds.device.title
+        module_costs.device = bounds.device.title
         if footprint is not None and not footprint.is_sure:
-            found.peak_is_sure = footprint.peak.provenance
-        found.costs = _with_inner(costs, found.tallies)
-        return found
+            module_costs.peak_is_sure = footprint.peak.provenance
+        module_costs.costs = _with_inner(costs, module_costs.tallies)
+        return module_costs
 
     def report(self, result: ModuleCosts, ctx: PassContext) -> Report:
         return Report(
@@ -155,14 +155,14 @@ def _parameters(totals: ParameterTotals, root: Scope) -> Iterator[tuple[Scope, D
             yield reduce(_around, readers[weight]) if readers[weight] else root, elements, size
 
 
-def _around(one: Scope, other: Scope) -> Scope:
+def _around(scope: Scope, other: Scope) -> Scope:
     """Return the innermost scope that two scopes are inside of."""
-    while one is not other:
-        deeper = one if one.depth >= other.depth else other
+    while scope is not other:
+        deeper = scope if scope.depth >= other.depth else other
         if deeper.parent is None:
             return deeper
-        one, other = (other if deeper is one else one), deeper.parent
-    return one
+        scope, other = (other if deeper is scope else scope), deeper.parent
+    return scope
 
 
 def _with_inner(own: Mapping[Scope, ModuleCost], tree: Iterable[Scope]) -> dict[Scope, ModuleCost]:

@@ -166,12 +166,12 @@ class _Recorder:
 
     def run(self) -> AllocatorLog:
         """Loading, then each forward with the release of its outputs, which counts to its last step."""
-        found, last = self._found, self._found.length - 1
-        run = 1 if found.spans else 0
+        log, last = self._found, self._found.length - 1
+        run = 1 if log.spans else 0
         for stretch in self._replayed.stretches:
-            run += stretch.span.counted and not found.spans
+            run += stretch.span.counted and not log.spans
             steps = self._steps_of(stretch)
-            self._first = self._tape.starts[stretch.span.first] if found.spans else 0
+            self._first = self._tape.starts[stretch.span.first] if log.spans else 0
             given = dict(stretch.segments)
             for place, ((slot, is_taken), step) in enumerate(zip(decoded(stretch.events), steps, strict=True)):
                 if not self._sizes[slot]:
@@ -183,8 +183,8 @@ class _Recorder:
                 self._note(slot, is_taken, stretch.addresses[place], abs(stretch.blocks[place]), run, min(step, last))
         self._at = len(self._tape.events)
         self._note_refusal(run, last)
-        found.owners = {block.address: self._owners[slot] for slot, block in self._replayed.held.items()}
-        return found
+        log.owners = {block.address: self._owners[slot] for slot, block in self._replayed.held.items()}
+        return log
 
     def _steps_of(self, stretch: Stretch) -> list[int]:
         """Return the step of each request."""
@@ -207,10 +207,10 @@ class _Recorder:
         self._found.events.append(made)
 
     def _note_refusal(self, run: int, step: int) -> None:
-        one = self._refusal
-        if one is not None and self._at >= one.at:
-            owner = Owner(_REFUSED, "", None, origin=Origin("", one.line))
-            self._found.events.append(Event("oom", one.left, one.size, one.size, run, step, owner, one.stream, self._phase()))
+        fault = self._refusal
+        if fault is not None and self._at >= fault.at:
+            owner = Owner(_REFUSED, "", None, origin=Origin("", fault.line))
+            self._found.events.append(Event("oom", fault.left, fault.size, fault.size, run, step, owner, fault.stream, self._phase()))
             self._refusal = None
 
     def _phase(self) -> str:
@@ -311,9 +311,9 @@ class _RequestRecorder:
             self._found.events.append(Event("free", address, found[0], found[0], 1, step, owner))
 
 
-def _buffer_tensors(one: LiveRange) -> str:
+def _buffer_tensors(life: LiveRange) -> str:
     """Return the tensor in a buffer, or those that have it in turn."""
-    names = [label_of(tensor.value) for tensor in one.tenants] or [label_of(one.value)]
+    names = [label_of(tensor.value) for tensor in life.tenants] or [label_of(life.value)]
     return ", then ".join(names)
 
 
@@ -383,7 +383,7 @@ class _Stacks:
         """Return the frames of what asked for memory."""
         known = self._of.get(id(owner))
         if known is None:
-            frames = [self._frames.setdefault(tuple(one.values()), one) for one in _frames(owner)]
+            frames = [self._frames.setdefault(tuple(frame.values()), frame) for frame in _frames(owner)]
             known = self._of[id(owner)] = owner, self._lists.setdefault(tuple(map(id, frames)), frames)
         return known[1]
 
@@ -557,11 +557,11 @@ def steps_table(timeline: Timeline, memory: DeviceMemory | None) -> Table:
         Column("alive_bytes", Kind.BYTES): [*alive],
         Column("storages", Kind.COUNT): [*_counts(ranges, len(steps))],
     }
-    found = timeline.footprint
-    if found is not None:
-        for category, column in found.parts.items():
+    footprint = timeline.footprint
+    if footprint is not None:
+        for category, column in footprint.parts.items():
             data[Column(f"{category}_bytes", Kind.BYTES)] = [*column]
-        data[Column("total_bytes", Kind.BYTES)] = [found.height(step) for step in range(len(steps))]
+        data[Column("total_bytes", Kind.BYTES)] = [footprint.height(step) for step in range(len(steps))]
     if moments is not None:
         data[Column("allocated_bytes", Kind.BYTES)] = [*moments.counted(moments.allocated)]
         data[Column("reserved_bytes", Kind.BYTES)] = [*moments.counted(moments.reserved)]
@@ -571,12 +571,12 @@ def steps_table(timeline: Timeline, memory: DeviceMemory | None) -> Table:
 def _counts(ranges: Sequence[LiveRange], steps: int) -> list[int]:
     """Return how many storages are alive at each step."""
     change = [0] * (steps + 1)
-    for one in ranges:
-        change[one.born] += 1
-        change[min(one.dies + 1, steps)] -= 1
-    found: list[int] = []
+    for life in ranges:
+        change[life.born] += 1
+        change[min(life.dies + 1, steps)] -= 1
+    counts: list[int] = []
     alive = 0
     for step in range(steps):
         alive += change[step]
-        found.append(alive)
-    return found
+        counts.append(alive)
+    return counts

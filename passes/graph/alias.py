@@ -47,13 +47,13 @@ class Aliases:
     def storage(self, value: Value) -> Value:
         """Return the value that had this value's storage first: itself where it shares none."""
         parents = self.parents
-        found = parents.get(value)
-        if found is None:
+        parent = parents.get(value)
+        if parent is None:
             return value
-        while (above := parents.get(found)) is not None:
-            found = above
-        parents[value] = found
-        return found
+        while (above := parents.get(parent)) is not None:
+            parent = above
+        parents[value] = parent
+        return parent
 
     def storages(self, value: Value) -> tuple[Value, ...]:
         """Return every storage that a value keeps alive: more than one for lists."""

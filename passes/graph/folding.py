@@ -43,10 +43,10 @@ class Source:
         raw = bytearray(stored.bytes)
         if raw:
             files.read_into(stored.source, 0, memoryview(raw))
-        found = from_bytes(bytes(raw), type_) if isinstance(type_, TensorType) else None
-        if found is None:
+        array = from_bytes(bytes(raw), type_) if isinstance(type_, TensorType) else None
+        if array is None:
             raise Unreadable(f"elements of type {type_.dtype} cannot be computed with")
-        return found
+        return array
 
 
 def source_of(value: Value | None) -> Source | None:
@@ -170,14 +170,14 @@ def _fold_norm(norm: Node) -> bool:
     if axis is None or weight is None:
         return False
     own, added = source_of(weight), source_of(bias)
-    statistics = [source_of(one) for one in norm.inputs[1:5]]
+    statistics = [source_of(value) for value in norm.inputs[1:5]]
     shape = weight.type.shape or ()
     if own is None or len(statistics) != 4 or (bias is not None and added is None) or axis >= len(shape):
         return False
     channels = shape[axis]
     given = [one for one in (*statistics, added) if one is not None]
-    absent = [one for one, value in zip(statistics, norm.inputs[1:5], strict=True) if one is None and value is not None]
-    if absent or None in statistics[2:] or any(one.type.shape != (channels,) or one.type.dtype not in _FLOATS for one in given):
+    absent = [statistic for statistic, value in zip(statistics, norm.inputs[1:5], strict=True) if statistic is None and value is not None]
+    if absent or None in statistics[2:] or any(arg.type.shape != (channels,) or arg.type.dtype not in _FLOATS for arg in given):
         return False
     if own.type.dtype not in _FLOATS:
         return False
@@ -213,14 +213,14 @@ def _replace_weights(graph: Graph, norm: Node, into: Node, axis: int) -> None:
     added = derived_weight(owner, added_type, biases, (bias, scale, shift, mean, var), role=role, how=how)
     assert made is not None and added is not None, "all of them can be read"
     names = (weight.name, bias.name if bias is not None else f"{_stem(weight.name)}bias" if weight.name else None)
-    old = [one for one in (*into.inputs[1:3], *norm.inputs[1:5]) if one is not None]
+    old = [value for value in (*into.inputs[1:3], *norm.inputs[1:5]) if value is not None]
     graph.set_inputs(into, (into.inputs[0], made, added, *into.inputs[3:]))
     graph.replace_uses(norm.outputs[0], into.outputs[0])
     graph.erase(norm)
     gone = {one for one in old if not one.users}
     for holder in {one.declared_in for one in gone if one.declared_in is not None}:
         holder.remove_weights(one for one in gone if one.declared_in is holder)
-    taken = {one.name for body in (graph, owner) for one in (*body.weights, *body.inputs)}
+    taken = {weight.name for body in (graph, owner) for weight in (*body.weights, *body.inputs)}
     for value, name in zip((made, added), names, strict=True):
         if name is not None:
             graph.rename(value, name if name not in taken else f"{name}.folded")
@@ -252,11 +252,11 @@ class _Evaluation:
         assert self.spec.evaluate is not None
         answer = self.spec.evaluate(OpCall(self.spec, self.types, self.attrs, values, self.results))
         arrays = (answer,) if answer is None or isinstance(answer, np.ndarray) else tuple(answer)
-        found = arrays[self.index] if self.index < len(arrays) else None
-        return found if found is not None and found.shape == self.results[self.index].shape else None
+        array = arrays[self.index] if self.index < len(arrays) else None
+        return array if array is not None and array.shape == self.results[self.index].shape else None
 
     def __call__(self, files: WeightFiles) -> bytes:
-        found = self.run([None if one is None else one.read(files) for one in self.sources])
+        found = self.run([None if source is None else source.read(files) for source in self.sources])
         if found is None:
             raise Unreadable(f"{self.spec.name} of these weights has no result")
         return _packed(found, self.results[self.index])
@@ -274,7 +274,7 @@ def fold_weights(node: Node, largest: int) -> bool:
     if (
         "inplace" in node.attrs
         or not any(sources)
-        or any(one is None and value is not None for one, value in zip(sources, node.inputs, strict=True))
+        or any(source is None and value is not None for source, value in zip(sources, node.inputs, strict=True))
     ):
         return False
     types = tuple(output.type for output in node.outputs)
@@ -283,12 +283,12 @@ def fold_weights(node: Node, largest: int) -> bool:
         isinstance(type_, TensorType) and static_shape(type_) is not None and is_readable(type_.dtype) for type_ in types
     ):
         return False
-    made, read = sum(_length(types[at]) for at in used), sum(_length(one.type) for one in sources if one is not None)
+    made, read = sum(_length(types[at]) for at in used), sum(_length(source.type) for source in sources if source is not None)
     if made > largest or made > max(read, 4096):
         return False
     operands = tuple(None if value is None else value.type for value in node.inputs)
     evaluations = {at: _Evaluation(spec, operands, node.attrs, types, sources, at) for at in used}
-    if not all(_has_result(one) for one in evaluations.values()):
+    if not all(_has_result(evaluation) for evaluation in evaluations.values()):
         return False
     # Weights are declared where the ones they are made of are, so that regions find them.
     owner = next(value.declared_in for value in node.inputs if value is not None and value.declared_in is not None)
@@ -308,12 +308,12 @@ def fold_weights(node: Node, largest: int) -> bool:
 def _has_result(evaluation: _Evaluation) -> bool:
     """Return whether the rule gives a result of this shape, tried with zeros that take no memory."""
     zeros: list[Array | None] = []
-    for one in evaluation.sources:
-        shape = static_shape(one.type) if one is not None else None
-        sample = from_bytes(bytes((one.type.dtype.bits or 8) // 8), one.type.with_shape(())) if one is not None else None
-        if one is not None and (sample is None or shape is None):
+    for source in evaluation.sources:
+        shape = static_shape(source.type) if source is not None else None
+        sample = from_bytes(bytes((source.type.dtype.bits or 8) // 8), source.type.with_shape(())) if source is not None else None
+        if source is not None and (sample is None or shape is None):
             return False
-        zeros.append(None if one is None or sample is None else np.broadcast_to(sample, shape or ()))
+        zeros.append(None if source is None or sample is None else np.broadcast_to(sample, shape or ()))
     try:
         return evaluation.run(zeros) is not None
     except Exception:  # a rule that fails for zeros is one that cannot be relied on here

@@ -208,7 +208,7 @@ class Fixpoint(Transform):
     """Maximum number of rounds."""
 
     def __post_init__(self) -> None:
-        wrong = [one.name for one in self.body if not isinstance(one, Transform)]
+        wrong = [statement.name for statement in self.body if not isinstance(statement, Transform)]
         if wrong:
             raise PipelineError(f"fixpoint repeats transforms, and {wrong[0]!r} is an analysis", code="IRS604")
 
@@ -220,7 +220,7 @@ class Fixpoint(Transform):
         changed = False
         for _ in range(self.max):
             ctx.stat("rounds")
-            if not any([ctx.apply(one) for one in self.body if isinstance(one, Transform)]):
+            if not any([ctx.apply(statement) for statement in self.body if isinstance(statement, Transform)]):
                 break
             changed = True
         return changed

@@ -215,12 +215,12 @@ class Inference(RuleContext):
         self.graph(self.program.graph, nodes)
         for function in self.program.functions.values():
             self.graph(function, nodes)
-        found = self.found
-        for node, branch in found.branches.items():
+        inferred = self.found
+        for node, branch in inferred.branches.items():
             for place, region in enumerate(node.regions):
                 if branch.taken is not None and place != branch.taken:
-                    found.idle.update(region.walk())
-        return found
+                    inferred.idle.update(region.walk())
+        return inferred
 
     def graph(self, graph: Graph, nodes: Callable[[Graph], Iterable[Node]] = iter) -> None:
         """Infer the nodes of a graph or region, whose arguments have their types."""
@@ -322,7 +322,7 @@ class Inference(RuleContext):
 
     def _keep_answer(self, node: Node, key: Hashable, elements: list[int]) -> Answer:
         types, values = self.found.types, self.found.values
-        answer = Answer(tuple([types[one] for one in node.outputs]), tuple([values.get(one) for one in node.outputs]), self._looked)
+        answer = Answer(tuple([types[value] for value in node.outputs]), tuple([values.get(value) for value in node.outputs]), self._looked)
         others: Answer | dict[Hashable, Answer] = self._answers.setdefault(key, {}) if elements and self._looked.is_looked_at else answer
         if type(others) is dict:
             others[tuple(elements)] = answer
@@ -377,11 +377,11 @@ class Inference(RuleContext):
         # As text too: 1, True and 1.0 are equal. A formula's text does not tell its bounds.
         key = (repr(attrs), *attrs.values())
         try:
-            found: int | None = self._attr_numbers.setdefault(key, len(self._attr_numbers) + 1)
+            number: int | None = self._attr_numbers.setdefault(key, len(self._attr_numbers) + 1)
         except TypeError:
-            found = None
-        self._attrs[id(attrs)] = found
-        return found
+            number = None
+        self._attrs[id(attrs)] = number
+        return number
 
     def _take(self, node: Node, answer: Answer) -> None:
         """Take the results that a node like this one had."""
@@ -668,7 +668,7 @@ class Inference(RuleContext):
     def _in_bodies(self, node: Node, output: Value) -> Reason | None:
         """Return why a result of a node with bodies has no rank, where the value that a body makes it of has none."""
         reasons = self.found.rank_reasons
-        place = next((index for index, one in enumerate(node.outputs) if one is output), 0)
+        place = next((index for index, value in enumerate(node.outputs) if value is output), 0)
         for region in node.regions:
             # A loop's body also yields whether to go on, before the values of its results.
             at = place + max(0, len(region.outputs) - len(node.outputs))

@@ -43,21 +43,21 @@ class Shapes(Analysis[Inferred]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> Inferred:
         total = len(graph)
-        found = Inference(ctx.program).run(lambda body: ctx.each(body, "inferring types", total) if body is graph else body)
-        fill_in(found, ctx.program)
+        inferred = Inference(ctx.program).run(lambda body: ctx.each(body, "inferring types", total) if body is graph else body)
+        fill_in(inferred, ctx.program)
         for name in ctx.program.given:
-            if name.startswith("?") and name not in found.given:
+            if name.startswith("?") and name not in inferred.given:
                 message = f"there is no unknown size {name} in this model as it is bound, so its number is not used"
                 ctx.sink.add(Diagnostic(Severity.WARNING, "IRS625", message), about=name)
-        for problem in found.problems:
+        for problem in inferred.problems:
             ctx.sink.add(_diagnostic(problem), about=problem.text)
-        ctx.program.constraints = tuple(_constraints(found))
+        ctx.program.constraints = tuple(_constraints(inferred))
         ctx.program.only_sizes = _only_sizes(ctx.program.constraints)
-        for name, count in found.foreign.items():
+        for name, count in inferred.foreign.items():
             if ctx.program.traits.is_plan and name.startswith(GENERATED):
                 continue  # what a compiler generated has no record by nature; its costs are told as unknown
             ctx.sink.add(_without_record(name, count), about=name)
-        return found
+        return inferred
 
     def report(self, result: Inferred, ctx: PassContext) -> Report:
         program = ctx.program
@@ -74,7 +74,7 @@ class Shapes(Analysis[Inferred]):
             _unknowns([value for value in values if not known_types[result.type_of(value)]], result, names),
             _branches(result),
             Table.of(
-                [(str(one.left), str(one.right), one.node, one.why) for one in result.assumptions],
+                [(str(assumption.left), str(assumption.right), assumption.node, assumption.why) for assumption in result.assumptions],
                 columns=["left:formula", "right:formula", "node", "why:text"],
                 title="assumptions",
             ),
@@ -205,11 +205,11 @@ def _branches(result: Inferred) -> Table:
 _BRANCHES = ("then", "else")
 
 
-def contradictions(found: Inferred, program: Program) -> Iterator[Diagnostic]:
+def contradictions(inferred: Inferred, program: Program) -> Iterator[Diagnostic]:
     """Yield what rules of operators say against a program: operands that do not fit, misspelt operators, wrongly stated types."""
     yield from program.misstated
-    yield from map(_diagnostic, found.problems)
-    yield from (one for one in starmap(_without_record, found.foreign.items()) if one.severity is Severity.ERROR)
+    yield from map(_diagnostic, inferred.problems)
+    yield from (one for one in starmap(_without_record, inferred.foreign.items()) if one.severity is Severity.ERROR)
 
 
 def misstated(stated: Mapping[Value, Type], found: Inferred) -> Iterator[Diagnostic]:
@@ -249,25 +249,25 @@ def _without_record(name: str, count: int) -> Diagnostic:
     return Diagnostic(Severity.ERROR, "IRS206", f"{dialect} has no operator {name}", hint=hint, count=count)
 
 
-def _constraints(found: Inferred) -> Iterator[Constraint]:
+def _constraints(inferred: Inferred) -> Iterator[Constraint]:
     """Yield the constraints of operators that always run on sizes that a user may choose."""
-    for one in (*found.assumptions, *found.fitting):
-        is_open = any(isinstance(size, SymDim) and size.is_unknown for size in (one.left, one.right))
-        if one.is_certain and one.relation is not Relation.AT_MOST and not is_open:
-            yield Constraint(one.left, one.right, one.relation, f"{one.why} at {one.node}")
+    for assumption in (*inferred.assumptions, *inferred.fitting):
+        is_open = any(isinstance(size, SymDim) and size.is_unknown for size in (assumption.left, assumption.right))
+        if assumption.is_certain and assumption.relation is not Relation.AT_MOST and not is_open:
+            yield Constraint(assumption.left, assumption.right, assumption.relation, f"{assumption.why} at {assumption.node}")
 
 
 def _only_sizes(constraints: Iterable[Constraint]) -> dict[str, OnlySize]:
     """Symbols that equations of operators leave a single size; of several equations for a symbol the first, unless two contradict."""
     only: dict[str, OnlySize] = {}
-    for one in constraints:
-        solved = only_size(one.left, one.right) if one.relation is Relation.EQUAL else None
+    for constraint in constraints:
+        solved = only_size(constraint.left, constraint.right) if constraint.relation is Relation.EQUAL else None
         if solved is None:
             continue
         name, size = solved
         before = only.get(name)
         if before is None or (before.size is not None and before.size != size):
-            only[name] = OnlySize(size if before is None else None, str(one))
+            only[name] = OnlySize(size if before is None else None, str(constraint))
     return only
 
 
@@ -302,19 +302,19 @@ class DependsOnData(Exception):
     """Something that only running the model tells."""
 
 
-def fill_in(found: Inferred, program: Program) -> None:
+def fill_in(inferred: Inferred, program: Program) -> None:
     """Write into every reason what makes it known, and what its first cause is; the fix stays empty where nothing on the command line
     makes it known."""
-    remedies = _Remedies(found, program)
-    undecided = [branch.reason for branch in found.branches.values() if branch.taken is None and branch.reason is not None]
-    reasons = list({id(one): one for one in (*found.reasons.values(), *found.rank_reasons.values(), *undecided)}.values())
+    remedies = _Remedies(inferred, program)
+    undecided = [branch.reason for branch in inferred.branches.values() if branch.taken is None and branch.reason is not None]
+    reasons = list({id(reason): reason for reason in (*inferred.reasons.values(), *inferred.rank_reasons.values(), *undecided)}.values())
     for reason in reasons:
         first = remedies.first(reason)
         reason.root = None if first is reason else first
     for reason in reasons:
         reason.fix, reason.decided_by = remedies.of(reason)
-    elements = bindable_elements(program) if program.given and found.branches else {}
-    for node, branch in found.branches.items():
+    elements = bindable_elements(program) if program.given and inferred.branches else {}
+    for node, branch in inferred.branches.items():
         condition = node.inputs[0] if node.inputs else None
         given = _given_for(condition, program, elements) if elements and condition is not None and branch.taken is not None else ""
         if given:
@@ -374,15 +374,15 @@ def sizes_that_run(
     if usual:
         # A size that others contradict, as a length that is one of them, is not guessed.
         tried = {**sizes, **usual}
-        found = _trial(program, tried)
-        sizes = tried if found is not None and not found.problems else sizes
+        inferred = _trial(program, tried)
+        sizes = tried if inferred is not None and not inferred.problems else sizes
     for size in (0, *_SMALL_TO_LARGE):
         tried = {
             name: max(number, min(size, bounds(program.symbols[name])[1] or size)) if name in growing else number
             for name, number in sizes.items()
         }
-        found = _trial(program, tried)
-        problems = len(found.problems) if found is not None else None
+        inferred = _trial(program, tried)
+        problems = len(inferred.problems) if inferred is not None else None
         if problems is not None and (fewest is None or problems < fewest):
             best, fewest = tried, problems
         if fewest == 0:
@@ -390,8 +390,8 @@ def sizes_that_run(
     for name in growing:
         # What has nothing to do with the contradiction stays small.
         tried = {**best, name: sizes[name]}
-        found = _trial(program, tried) if tried != best else None
-        if found is not None and fewest is not None and len(found.problems) <= fewest:
+        inferred = _trial(program, tried) if tried != best else None
+        if inferred is not None and fewest is not None and len(inferred.problems) <= fewest:
             best = tried
     return best
 
@@ -409,56 +409,56 @@ def tied_sizes(program: Program) -> dict[str, Dim]:
             shape = operand.type.shape if operand is not None else None
             for mine, all_ in zip(reversed(shape or ()), reversed(whole), strict=False):
                 if isinstance(all_, SymDim) and mine is not all_ and str(mine) in program.symbols and not all_.is_unknown:
-                    others = [one for one in _broadcast_sizes(all_) if one is not mine and str(mine) not in symbol_names_of(one)]
+                    others = [dim for dim in _broadcast_sizes(all_) if dim is not mine and str(mine) not in symbol_names_of(dim)]
                     if len(others) == 1:
                         tied.setdefault(str(mine), others[0])
-    return {name: formula for name, formula in tied.items() if not any(one in tied for one in symbol_names_of(formula))}
+    return {name: formula for name, formula in tied.items() if not any(name in tied for name in symbol_names_of(formula))}
 
 
-def deciding_elements(found: Inferred, program: Program) -> dict[str, tuple[int, ...]]:
+def deciding_elements(inferred: Inferred, program: Program) -> dict[str, tuple[int, ...]]:
     """Return elements of inputs that decide which branches run, where that is open, with the numbers that they can be."""
     elements = bindable_elements(program)
     stems = {element: stem for stem, element in only_elements(program).items()}
     flags = {str(one) for value, each in elements.items() if value.type.dtype is DType.BOOL for one in each}
     deciding: dict[str, tuple[int, ...]] = {}
-    for node, branch in found.branches.items():
+    for node, branch in inferred.branches.items():
         condition = node.inputs[0] if node.inputs else None
-        known = found.values.get(condition) if condition is not None and branch.taken is None and node not in found.idle else None
+        known = inferred.values.get(condition) if condition is not None and branch.taken is None and node not in inferred.idle else None
         for formula in _formulas(known) if known is not None else ():
             deciding.update((stems.get(name, name), (1, 0)) for name in formula.symbol_names() if name in flags)
     return deciding
 
 
-def size_hint(found: Inferred, values: Iterable[Value]) -> str:
+def size_hint(inferred: Inferred, values: Iterable[Value]) -> str:
     """Return what makes the sizes of values known, as a hint; the command that tells more where nothing on the command line does."""
     reasons: list[Reason] = []
     for value in values:
-        type_ = found.type_of(value)
-        if value in found.rank_reasons:
-            reasons.append(found.rank_reasons[value])
+        type_ = inferred.type_of(value)
+        if value in inferred.rank_reasons:
+            reasons.append(inferred.rank_reasons[value])
         elif isinstance(type_, TensorType):
             names = {name for size in type_.shape or () if isinstance(size, SymDim) for name in size.names}
-            reasons.extend(found.reasons[name] for name in sorted(names) if name in found.reasons)
+            reasons.extend(inferred.reasons[name] for name in sorted(names) if name in inferred.reasons)
     fixes = list(dict.fromkeys(reason.first.fix for reason in reasons if reason.first.fix))
     if fixes:
         return f"{typed(fixes[0])} gives {'it a size' if len(fixes) == 1 else 'the first of them a size'}"
     return SHAPES_HINT
 
 
-def _unknown(found: Inferred, program: Program) -> int:
+def _unknown(inferred: Inferred, program: Program) -> int:
     """Return how many sizes of results are not known, one for a result whose rank is not, and how many branches are not decided."""
-    nodes = [node for body in program.bodies() for node in body if node not in found.idle]
-    types = [found.type_of(output) for node in nodes for output in node.outputs]
+    nodes = [node for body in program.bodies() for node in body if node not in inferred.idle]
+    types = [inferred.type_of(output) for node in nodes for output in node.outputs]
     shapes = [type_.shape for type_ in types if isinstance(type_, TensorType)]
     open_sizes = sum(1 if shape is None else sum(isinstance(size, SymDim) and size.is_unknown for size in shape) for shape in shapes)
-    return open_sizes + sum(branch.taken is None for node, branch in found.branches.items() if node not in found.idle)
+    return open_sizes + sum(branch.taken is None for node, branch in inferred.branches.items() if node not in inferred.idle)
 
 
 class _Remedies:
     """Searches of one model, each distinct one made once."""
 
-    def __init__(self, found: Inferred, program: Program) -> None:
-        self._found = found
+    def __init__(self, inferred: Inferred, program: Program) -> None:
+        self._found = inferred
         self._program = program
         self._elements = bindable_elements(program)
         self._element_names = {str(element) for found_ in self._elements.values() for element in found_}
@@ -485,7 +485,7 @@ class _Remedies:
             if id(at) in seen:
                 break
             seen[id(at)] = at
-            further = [one for one in self._causes(at) if id(one) not in seen]
+            further = [cause for cause in self._causes(at) if id(cause) not in seen]
             if not further:
                 break
             at = further[0]
@@ -562,7 +562,7 @@ class _Remedies:
             condition = node.inputs[0] if node.inputs else None
             known = self._found.values.get(condition) if condition is not None and branch.taken is None else None
             for formula in _formulas(known) if known is not None else ():
-                yield from (one for one in formula.symbols() if one.is_unknown)
+                yield from (symbol for symbol in formula.symbols() if symbol.is_unknown)
 
     def _search(self, reason: Reason) -> tuple[str, str]:
         """Breadth first over what the reason depends on: values of some tensors, sizes of others."""
@@ -588,7 +588,7 @@ class _Remedies:
         elements = frozenset(name for name in symbols if name in self._element_names and name not in self._program.symbols)
         if on_data:
             return "", ", ".join(f"values of {name}" for name in list(self._data)[:_MOST_SIZES])
-        named = [*(f"the type of {value.name}" for value in untyped), *(name for name, one in symbols.items() if not one.is_unknown)]
+        named = [*(f"the type of {value.name}" for value in untyped), *(name for name, symbol in symbols.items() if not symbol.is_unknown)]
         decided_by = few(named, _MOST_SIZES, "--passes 'shapes' --rows 0")
         chosen = self._numbers_for(elements, {name: one for name, one in symbols.items() if not one.is_unknown and name not in elements})
         if chosen is None:
@@ -607,7 +607,7 @@ class _Remedies:
             return {}
         if key not in self._tried:
             compared = _compared_with(self._elements, elements)
-            usual = {name: example_size(one) for name, one in sizes.items()}
+            usual = {name: example_size(size) for name, size in sizes.items()}
             tries = [{**usual, **dict.fromkeys(elements, number)} for number in (*compared, *_NUMBERS)] if elements else [usual]
             known = next((numbers for numbers in tries if self._helps(numbers)), None)
             if known is None and sizes:
@@ -653,7 +653,7 @@ class _Remedies:
             yield from self._in_symbols(_formulas(known), symbols, follow)
         elif value in self._elements:
             symbols.update((str(element), element) for element in self._elements[value])
-        elif value.role is Role.TEMPORARY and node is not None and not node.regions and any(one is not None for one in node.inputs):
+        elif value.role is Role.TEMPORARY and node is not None and not node.regions and any(value is not None for value in node.inputs):
             yield from ((operand, not _reads_only_sizes(node)) for operand in node.inputs if operand is not None)
         elif node is not None and node.regions and value in self._found.rank_reasons:
             yield from self._in_reason(self._found.rank_reasons[value], follow)

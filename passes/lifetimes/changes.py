@@ -67,8 +67,8 @@ class Heights:
     def __init__(self, ranges: Sequence[LiveRange], sizes: Numbers, inside: Mapping[int, int], steps: int) -> None:
         self.steps = steps
         self.sizes = sizes
-        self.born = np.array([one.born for one in ranges], dtype=np.intp)
-        self.dies = np.array([one.dies for one in ranges], dtype=np.intp)
+        self.born = np.array([life.born for life in ranges], dtype=np.intp)
+        self.dies = np.array([life.dies for life in ranges], dtype=np.intp)
         self.inside = inside
 
     def alive(self, changes: Iterable[Change] = ()) -> Numbers:
@@ -117,7 +117,7 @@ class Finder:
         self._aliases = aliases
         self._types = types
         self._torch = torch
-        self._index = {one.value: place for place, one in enumerate(ranges)}
+        self._index = {life.value: place for place, life in enumerate(ranges)}
         self._found: dict[tuple[object, ...], Change] = {}
 
     def changes(self, inside: Mapping[int, int]) -> list[Change]:
@@ -148,10 +148,10 @@ class Finder:
     def _add(self, kind: str, node: Node, what: str, sure: str) -> Change:
         # One line of source is one change however often it runs; without a line each node stands for itself.
         key = (kind, node.source, _line(node.loc)) if node.loc is not None else (kind, node)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = Change(kind, what, sure, node)
-        return found
+        change = self._found.get(key)
+        if change is None:
+            change = self._found[key] = Change(kind, what, sure, node)
+        return change
 
     def _over_operand(self, step: int, node: Node) -> None:
         """An elementwise result may reuse the storage of an operand that is dead afterwards."""
@@ -194,13 +194,13 @@ class Finder:
         what = f"no copy by {node.source.rpartition('::')[2].partition('.')[0] or node.op}"
         self._add(COPY, node, what, _LAYOUT).edits.append(Edit(made, over=source))
 
-    def _earlier(self, place: int, one: LiveRange, hold: Hold) -> None:
+    def _earlier(self, place: int, life: LiveRange, hold: Hold) -> None:
         """A storage that a reference keeps after its last use is freed right after it; other references stay."""
-        rest = max((other.until for other in one.holds if other is not hold), default=0)
-        dies = max(one.last_use, rest)
+        rest = max((other.until for other in life.holds if other is not hold), default=0)
+        dies = max(life.last_use, rest)
         if dies >= hold.until:
             return
-        last = self._steps[one.last_use]
+        last = self._steps[life.last_use]
         if hold.kind == "call":
             what, sure = f"drop the input of {hold.by} inside it", _REWRITE
             # Every call of one module is one line of its caller; the class is what would change.

@@ -170,8 +170,8 @@ class Locals:
 
     def _chain(self, scope: Scope, loc: Loc) -> tuple[tuple[Scope, Loc], ...]:
         """Calls that are open at a node, outermost first, each with its statement."""
-        found = self._chains.get((scope, loc))
-        if found is None:
+        chain = self._chains.get((scope, loc))
+        if chain is None:
             frames: list[Loc] = []
             at: Loc | None = loc
             while at is not None:
@@ -182,9 +182,9 @@ class Locals:
             while inner is not None:
                 scopes.append(inner)
                 inner = inner.parent
-            found = tuple(zip(reversed(scopes), reversed(frames), strict=False))
-            self._chains[scope, loc] = found
-        return found
+            chain = tuple(zip(reversed(scopes), reversed(frames), strict=False))
+            self._chains[scope, loc] = chain
+        return chain
 
     def _step(self, step: int, chain: tuple[tuple[Scope, Loc], ...]) -> None:
         kept = 0
@@ -351,10 +351,10 @@ class Locals:
         """A loop's statement that reads what its last round made, under a name that the file shows no binding of: it was taken from
         the results. The variable that was bound last of those that the round before read had the name until then."""
         before = frame.names.get(target)
-        if not before or not results or not any(frame.since <= used <= end for one in before for used, _ in self._facts.uses[one]):
+        if not before or not results or not any(frame.since <= used <= end for earlier in before for used, _ in self._facts.uses[earlier]):
             return
         for name, storages in reversed(frame.names.items()):
-            last = max((self._facts.last_use(one) for one in storages), default=-1)
+            last = max((self._facts.last_use(storage) for storage in storages), default=-1)
             if name != target and frame.before <= last < frame.since:
                 self._release(frame, name, storages, frame.since - 1)
                 frame.names[name] = []
@@ -512,7 +512,7 @@ class HiddenFunction:
         if last > self._end:
             return
         # The result of an operator with one tensor operand is usually bound to the operand's name.
-        if len([one for one in self._facts.steps[last].inputs if one is not None]) > 1:
+        if len([value for value in self._facts.steps[last].inputs if value is not None]) > 1:
             holds.add(value, self._bound_again(value, last), "local", self._by)
 
     def _hold_converted(self, holds: Holds, value: Value) -> None:
@@ -584,14 +584,14 @@ def targets_of(statement: str) -> tuple[str, ...]:
     item = _ITEM.match(statement)
     if item is not None:
         return (item["key"],)
-    found = _TARGETS.match(statement)
-    if found is None:
+    match = _TARGETS.match(statement)
+    if match is None:
         return ()
-    is_spaced = statement[: found.start("operator") if found["operator"] else found.end() - 1][-1:].isspace()
+    is_spaced = statement[: match.start("operator") if match["operator"] else match.end() - 1][-1:].isspace()
     if not is_spaced and (not is_whole(statement) or statement.rstrip().endswith(",")):
         # Without a space it is an argument of a call that goes over several lines, unless nothing goes on after it.
         return ()
-    names = [name.strip().lstrip("*") for name in found["targets"].strip("() ").split(",")]
+    names = [name.strip().lstrip("*") for name in match["targets"].strip("() ").split(",")]
     return tuple(name for name in names if name)
 
 

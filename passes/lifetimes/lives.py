@@ -90,10 +90,10 @@ def label_of(value: Value) -> str:
 def alive_bytes(ranges: Iterable[LiveRange], inside: dict[int, Dim], steps: int) -> list[Dim]:
     """Bytes alive at each step."""
     change: list[Dim] = [0] * (steps + 1)
-    for one in ranges:
-        change[one.born] = change[one.born] + one.size
-        if one.dies < steps:
-            change[one.dies + 1] = change[one.dies + 1] - one.size
+    for life in ranges:
+        change[life.born] = change[life.born] + life.size
+        if life.dies < steps:
+            change[life.dies + 1] = change[life.dies + 1] - life.size
     alive = list(accumulate(change[:steps], add))
     for step, size in inside.items():
         alive[step] = alive[step] + size
@@ -145,9 +145,9 @@ class Body:
     def _use(self, value: Value, step: int) -> None:
         self.last_read[value] = step
         for storage in self.aliases.storages(value):
-            found = self.uses.get(storage)
-            if found is not None:
-                found.append((step, value))
+            use = self.uses.get(storage)
+            if use is not None:
+                use.append((step, value))
 
     def read(self, outputs: Iterable[Value]) -> None:
         """Results of the graph are used after its last step."""
@@ -255,14 +255,14 @@ OUTLIVES = "Python beyond the end of the run"
 
 def as_observed(ranges: Iterable[LiveRange], watched: Observed, steps: Sequence[Node]) -> list[LiveRange]:
     """Return the same storages with observed live ranges; storages that the run did not allocate keep theirs."""
-    found = []
-    for one in ranges:
-        life = watched.lives.get(one.value)
+    live_ranges = []
+    for live_range in ranges:
+        life = watched.lives.get(live_range.value)
         if life is None:
-            found.append(one)
-        elif one.size != 0:
-            found.append(_observed(one, life, steps))
-    return found
+            live_ranges.append(live_range)
+        elif live_range.size != 0:
+            live_ranges.append(_observed(live_range, life, steps))
+    return live_ranges
 
 
 def _observed(one: LiveRange, life: Life, steps: Sequence[Node]) -> LiveRange:
@@ -276,12 +276,12 @@ def _observed(one: LiveRange, life: Life, steps: Sequence[Node]) -> LiveRange:
     return LiveRange(one.value, size, one.born, dies, by, min(one.last_use, dies), one.used_at, one.used, holds, life.rank)
 
 
-def _holder(one: LiveRange, died: int, steps: Sequence[Node]) -> str:
+def _holder(life: LiveRange, died: int, steps: Sequence[Node]) -> str:
     """Return the holder that kept a storage alive until it was freed: a use, a call or a variable that ends there, else Python for an
     unknown reason."""
-    if one.last_use == died or one.is_output:
-        return steps[died].name if one.used_at and not one.is_output else one.held_by
-    for hold in one.holds:
+    if life.last_use == died or life.is_output:
+        return steps[died].name if life.used_at and not life.is_output else life.held_by
+    for hold in life.holds:
         if hold.until == died:
             return f"the call of module {hold.by}" if hold.kind == "call" else hold.by
     return f"Python until {steps[died].name} had run"
@@ -356,9 +356,9 @@ class _Inside:
         kind = control_of(node)
         beyond = peak if kind is not None and kind.repeats else self._beyond_results(node, peak)
         known = self.extra.get(node, 0)
-        found = dim_max(known, beyond)
-        if found != 0:
-            self.extra[node] = found
+        dim = dim_max(known, beyond)
+        if dim != 0:
+            self.extra[node] = dim
 
     def _beyond_results(self, node: Node, peak: Dim) -> Dim:
         """Return the peak inside less the node's results, which are counted outside; in a loop the previous iteration's state remains."""

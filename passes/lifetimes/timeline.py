@@ -100,7 +100,7 @@ class Timeline:
 
     def unsized_at(self, step: int) -> list[LiveRange]:
         """Storages of unknown size alive at a step."""
-        return [one for one in self.unsized_ranges if one.born <= step <= one.dies]
+        return [life for life in self.unsized_ranges if life.born <= step <= life.dies]
 
     def peak_limits(self) -> tuple[Dim, Dim | None]:
         """Lower and upper bound of the peak where sizes are unknown; None where there is no upper bound. What is alive beside the
@@ -122,45 +122,45 @@ class Timeline:
             value for one in (*self.ranges, *self.unsized_ranges) for value in (one.value, *one.used, *(at.value for at in one.tenants))
         }
         is_open = not within.issuperset(self.unsized)
-        for one in self.unsized_ranges:
-            low, high = bounds(one.size)
+        for life in self.unsized_ranges:
+            low, high = bounds(life.size)
             is_open = is_open or high is None
             # Changes at the steps at which it begins and ends; their running sums are what is alive.
             for changes, size in ((lows, max(low or 0, 0)), (highs, high or 0)):
-                changes[min(one.born, count)] += size
-                changes[min(one.dies, count - 1) + 1] -= size
+                changes[min(life.born, count)] += size
+                changes[min(life.dies, count - 1) + 1] -= size
         sums = [[*accumulate(changes)][:count] for changes in (lows, highs)]
         return sums[0], None if is_open else sums[1]
 
     def open_note(self) -> str:
         """Return what the limits of a peak rest on."""
-        names = [label_of(one.value) for one in self.unsized_ranges]
+        names = [label_of(life.value) for life in self.unsized_ranges]
         first = few(names, 2, "--passes shapes --rows 0")
         return f"{len(self.unsized)} tensors have no known size: between the least and the most that {first} can be"
 
-    def why(self, one: LiveRange, step: int) -> str:
+    def why(self, life: LiveRange, step: int) -> str:
         """Return why the tensor in a storage is alive at a step."""
-        return why_alive(self.steps, one, step)
+        return why_alive(self.steps, life, step)
 
 
-def why_alive(steps: Sequence[Node], one: LiveRange, step: int) -> str:
+def why_alive(steps: Sequence[Node], life: LiveRange, step: int) -> str:
     """Return why the tensor in a storage is alive at a step: its next use, the reference that keeps it after the last use, or that it is
     returned. Where another tensor had the storage first, in whose buffer it is."""
-    tenant = one.at(step)
-    where = "" if tenant.value is one.value else f", in the buffer of {label_of(one.value)}"
-    return f"{_why(steps, one, tenant, step)}{where}"
+    tenant = life.at(step)
+    where = "" if tenant.value is life.value else f", in the buffer of {label_of(life.value)}"
+    return f"{_why(steps, life, tenant, step)}{where}"
 
 
-def _why(steps: Sequence[Node], one: LiveRange, tenant: Tenant, step: int) -> str:
+def _why(steps: Sequence[Node], life: LiveRange, tenant: Tenant, step: int) -> str:
     if tenant.born == step:
         return "made here"
-    following = one.after(step) if tenant.dies < step else None
+    following = life.after(step) if tenant.dies < step else None
     if following is not None:
         return f"dead, its buffer is kept for {label_of(following.value)}"
-    at = bisect_left(one.used_at, step)
-    if at < len(one.used_at):
-        return _use_text(steps, tenant.value, one.used_at[at], one.read(at), step)
-    return f"held by {one.held_by}" if one.held_by != UNUSED else "nothing reads it"
+    at = bisect_left(life.used_at, step)
+    if at < len(life.used_at):
+        return _use_text(steps, tenant.value, life.used_at[at], life.read(at), step)
+    return f"held by {life.held_by}" if life.held_by != UNUSED else "nothing reads it"
 
 
 def shares(parts: Iterable[tuple[Scope, Dim]]) -> list[ModuleShare]:
@@ -272,16 +272,16 @@ class Windows:
         at = bisect_right(self.starts, step) - 1
         if at < 0:
             return []
-        return [one for one in self.members[at] if one.born <= step <= one.dies]
+        return [member for member in self.members[at] if member.born <= step <= member.dies]
 
 
 def windows(ranges: Sequence[LiveRange], steps: int) -> Windows:
     """Return the intervals of a timeline."""
     births: list[list[LiveRange]] = [[] for _ in range(steps)]
     deaths = [0] * (steps + 1)
-    for one in ranges:
-        births[one.born].append(one)
-        deaths[min(one.dies + 1, steps)] += 1
+    for life in ranges:
+        births[life.born].append(life)
+        deaths[min(life.dies + 1, steps)] += 1
     found = Windows([], [])
     inside: list[LiveRange] = []
     alive = emptiest = 0
@@ -289,7 +289,7 @@ def windows(ranges: Sequence[LiveRange], steps: int) -> Windows:
         alive += len(births[step]) - deaths[step]
         emptiest = max(1, min(emptiest, alive))
         if not found.starts or len(inside) + len(births[step]) > 2 * emptiest:
-            inside = [one for one in inside if one.dies >= step]
+            inside = [life for life in inside if life.dies >= step]
             found.starts.append(step)
             found.members.append(inside)
             emptiest = max(1, alive)
@@ -374,11 +374,11 @@ class HeldOver:
 
     def add_ranges(self, ranges: Iterable[LiveRange], count: int) -> None:
         """Storages, each of whose tenants counts for its own time."""
-        for one in ranges:
-            category, size = "output" if one.is_output else "activation", scale(one.size)
-            tenants = one.tenants or (Tenant(one.value, one.born, one.dies, one.held_by),)
-            ends = [*(tenant.born - 1 for tenant in tenants[1:]), min(one.dies, count - 1)]
-            begins = [one.born, *(tenant.born for tenant in tenants[1:])]
+        for life in ranges:
+            category, size = "output" if life.is_output else "activation", scale(life.size)
+            tenants = life.tenants or (Tenant(life.value, life.born, life.dies, life.held_by),)
+            ends = [*(tenant.born - 1 for tenant in tenants[1:]), min(life.dies, count - 1)]
+            begins = [life.born, *(tenant.born for tenant in tenants[1:])]
             for tenant, first, last in zip(tenants, begins, ends, strict=True):
                 if size and first <= last:
                     self.add_slot(label_of(tenant.value), category, size, (first, last), tenant.value.node)
@@ -568,12 +568,12 @@ def _falls_after(heights: list[int], step: int) -> bool:
     return True
 
 
-def tensor_row(steps: Sequence[Node], one: LiveRange, step: int, size: Dim, shown: Quantity | None = None) -> Held:
+def tensor_row(steps: Sequence[Node], life: LiveRange, step: int, size: Dim, shown: Quantity | None = None) -> Held:
     """Return a tensor that is alive at a step."""
-    tenant = one.at(step)
+    tenant = life.at(step)
     held_by = tenant.held_by.removeprefix("the ").replace("call of module ", "call of ").removeprefix("local variable ")
-    category = "output" if one.is_output else "activation"
-    why = partial(why_alive, steps, one, step)
+    category = "output" if life.is_output else "activation"
+    why = partial(why_alive, steps, life, step)
     return Held(label_of(tenant.value), category, size, tenant.born, tenant.dies, why, held_by, tenant.value.node, tenant.value, shown)
 
 
@@ -588,15 +588,15 @@ def unsized_tables(timeline: Timeline, top: int) -> Iterator[Table]:
     """Tensors of unknown size, where there are any: their live ranges, and bounds of their sizes."""
     if not timeline.unsized_ranges:
         return
-    found = [unsized_row(timeline.steps, one, one.born) for one in timeline.unsized_ranges]
+    found = [unsized_row(timeline.steps, life, life.born) for life in timeline.unsized_ranges]
     rows = [(one.name, one.cell, one.category, one.born, one.dies, one.held_by) for one in found[: top or None]]
     columns = ["tensor:value", "size:bytes", "category", "born:index", "dies:index", "held_by:text"]
     yield Table.of(rows, columns=columns, title="of unknown size")
 
 
-def unsized_row(steps: Sequence[Node], one: LiveRange, step: int) -> Held:
+def unsized_row(steps: Sequence[Node], life: LiveRange, step: int) -> Held:
     """Return a tensor of unknown size that is alive at a step: no sum counts it."""
-    return tensor_row(steps, one, step, 0, size_cell(one.size))
+    return tensor_row(steps, life, step, 0, size_cell(life.size))
 
 
 def of_tensors(timeline: Timeline, why: str) -> Footprint:
@@ -618,7 +618,7 @@ def of_tensors(timeline: Timeline, why: str) -> Footprint:
     def living(step: int) -> list[Held]:
         rows = [resident_row(category, names.get(category, ()), size, count) for category, size in resident.items() if size != 0]
         rows += [tensor_row(steps, one, step, one.size) for one in timeline.living(step)] if count else []
-        rows += [unsized_row(steps, one, step) for one in timeline.unsized_at(step)]
+        rows += [unsized_row(steps, life, step) for life in timeline.unsized_at(step)]
         if timeline.inside.get(step, 0) != 0:
             node = steps[step]
             rows.append(Held("", "temporary", timeline.inside[step], step, step, INSIDE, node.name, node))
@@ -654,8 +654,8 @@ def _modelled(cell: object) -> object:
 def _unsized_steps(timeline: Timeline, outputs: bool | None = None) -> set[int]:
     """Steps at which something of unknown size is alive, of the model's results or of others where that is asked."""
     last = len(timeline.steps) - 1
-    chosen = (one for one in timeline.unsized_ranges if outputs is None or one.is_output is outputs)
-    return {step for one in chosen for step in range(one.born, min(one.dies, last) + 1)}
+    chosen = (life for life in timeline.unsized_ranges if outputs is None or life.is_output is outputs)
+    return {step for choice in chosen for step in range(choice.born, min(choice.dies, last) + 1)}
 
 
 def _lower_bound_cells(timeline: Timeline, amounts: Sequence[Dim], *, outputs: bool) -> list[object]:
@@ -671,9 +671,9 @@ def _outputs(timeline: Timeline) -> list[Dim]:
     for one in timeline.ranges:
         if one.is_output:
             change[one.born] = change[one.born] + one.size
-    found: list[Dim] = []
+    dims: list[Dim] = []
     alive: Dim = 0
     for step in range(count):
         alive = alive + change[step]
-        found.append(alive)
-    return found
+        dims.append(alive)
+    return dims

@@ -169,9 +169,9 @@ class TracedLocals:
                 self._read(value, call, call.first, step, operand)
             if value not in named:
                 named.add(value)
-                found = self._variables.get((value, reader))
-                if found is not None and value.name:
-                    found.name = _NUMBER.sub("", value.name)
+                variable = self._variables.get((value, reader))
+                if variable is not None and value.name:
+                    variable.name = _NUMBER.sub("", value.name)
 
     def _tensor(self, value: Value) -> Value:
         """Return the value that is the same object in Python."""
@@ -301,10 +301,10 @@ class TracedLocals:
 
     def _later_name(self, value: Value, call: Call) -> str:
         """Return the name of a tensor, or of the result of a no-op on it in a separate statement."""
-        found = self._variables.get((value, call))
-        if found is None or found.name:
-            return found.name if found is not None else ""
-        names = {self._name_in(other, call) for run in found.reads for other in run.makes if self._is_itself(other, value)}
+        variable = self._variables.get((value, call))
+        if variable is None or variable.name:
+            return variable.name if variable is not None else ""
+        names = {self._name_in(other, call) for run in variable.reads for other in run.makes if self._is_itself(other, value)}
         return next(iter(names)) if len(names) == 1 else ""
 
     def _is_itself(self, value: Value, operand: Value) -> bool:
@@ -323,8 +323,8 @@ class TracedLocals:
         return any(first is not None and first.role is Role.INPUT and _likeness_of(first) == kind for first in firsts)
 
     def _name_in(self, value: Value, call: Call) -> str:
-        found = self._variables.get((value, call))
-        return found.name if found is not None else ""
+        variable = self._variables.get((value, call))
+        return variable.name if variable is not None else ""
 
     def _is_rebound(self, variable: _Variable, run: Run) -> bool:
         results = [value for value in run.makes if value is not variable.value]
@@ -497,13 +497,13 @@ def _is_next_round(before: Scope, child: Scope) -> bool:
 
 
 def _frames(loc: Loc) -> list[Loc]:
-    found: list[Loc] = []
+    locs: list[Loc] = []
     at: Loc | None = loc
     while at is not None:
-        found.append(at)
+        locs.append(at)
         at = at.caller
-    found.reverse()
-    return found
+    locs.reverse()
+    return locs
 
 
 def _scopes(frames: list[Loc], scope: Scope) -> list[Scope | None]:

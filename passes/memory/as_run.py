@@ -281,11 +281,11 @@ def fuse_modules(graph: Graph, changes: Changes) -> None:
 def _calls(graph: Graph) -> dict[Scope, list[Node]]:
     """Return the nodes of each call of such a module, outer calls before inner."""
     around: dict[Scope, tuple[Scope, ...]] = {}
-    found: dict[Scope, list[Node]] = {}
+    calls: dict[Scope, list[Node]] = {}
     for node in graph:
         for scope in _fusable(node.scope, around):
-            found.setdefault(scope, []).append(node)
-    return found
+            calls.setdefault(scope, []).append(node)
+    return calls
 
 
 def _fusable(scope: Scope, around: dict[Scope, tuple[Scope, ...]]) -> tuple[Scope, ...]:
@@ -384,9 +384,9 @@ def _attention_weights(x: Value, nodes: Sequence[Node], heads: int) -> tuple[Val
     batch, length = (x.type.shape or ())[:2]
     outputs = [output for node in reversed(nodes) for output in node.outputs]
     for shape, averaged in (((batch, length, length), True), ((batch, heads, length, length), False)):
-        found = next((output for output in outputs if output.type.shape == shape), None)
-        if found is not None:
-            return found, averaged
+        output = next((output for output in outputs if output.type.shape == shape), None)
+        if output is not None:
+            return output, averaged
     return None
 
 

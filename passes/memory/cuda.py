@@ -159,7 +159,7 @@ class DeviceMemory:
     @property
     def fits(self) -> Quantity:
         """Return whether the device has enough memory; modelled where the answer differs within the interval."""
-        low = min((one.worst("reserved") for one in self.lows), default=None)
+        low = min((replayed.worst("reserved") for replayed in self.lows), default=None)
         high = None if self.high is None else self.high.worst("reserved")
         return fitting(self.shortage is None, self.target, low, high, self.worst("reserved"))
 
@@ -333,8 +333,8 @@ def _with_ranges(tape: Tape[Value], lifetimes: Lifetimes) -> ForwardTape:
     ranges = {one.value: one for one in lifetimes.ranges}
     owners = {slot: ranges[value] for slot, value in tape.owners.items() if value in ranges}
     kinds = list(tape.kinds)
-    for slot, one in owners.items():
-        kinds[slot] = OUTPUT if one.is_output else ACTIVATION
+    for slot, owner in owners.items():
+        kinds[slot] = OUTPUT if owner.is_output else ACTIVATION
     return replace(cast("ForwardTape", tape), owners=owners, kinds=kinds)
 
 
@@ -354,7 +354,7 @@ def asked_first(outcome: Replayed) -> int:
 
 def _shortage(device: DeviceProfile, reserved: Quantity) -> Shortage:
     wanted = reserved.value if isinstance(reserved.value, int) else reserved.ends[0] or 0
-    larger = [one for one in all_devices() if not one.lacks_cuda and (one.room_bytes or 0) >= wanted]
+    larger = [profile for profile in all_devices() if not profile.lacks_cuda and (profile.room_bytes or 0) >= wanted]
     larger.sort(key=lambda one: (one.memory_bytes or 0, one.name))
     return Shortage(reserved + device.context_most, reserved - (device.room_bytes or 0), tuple(larger))
 
@@ -435,31 +435,31 @@ class _Rows:
 
     def over(self) -> HeldOver:
         """Return all that is allocated at some step, but for rounding."""
-        tape, sizes, count, found = self._tape, self._sizes, len(self._steps), HeldOver()
+        tape, sizes, count, held_over = self._tape, self._sizes, len(self._steps), HeldOver()
         if not count:
-            return found
+            return held_over
         held = self._moments.stretch.held
         for category in RESIDENT:
             if held.get(category):
-                found.add(resident_row(category, self._names[category], held[category], count), 0, count - 1)
+                held_over.add(resident_row(category, self._names[category], held[category], count), 0, count - 1)
         for slot, first, last in self._moments.held_over():
             if not sizes[slot] or slot in self._resident:
                 continue
-            one = tape.owners.get(slot)
-            if one is None:
+            owner = tape.owners.get(slot)
+            if owner is None:
                 node = self._steps[self._taken_at[slot]] if slot in self._taken_at else None
-                found.add_slot(tape.labels[slot], tape.kinds[slot], sizes[slot], (first, last), node)
+                held_over.add_slot(tape.labels[slot], tape.kinds[slot], sizes[slot], (first, last), node)
             else:
-                category = "output" if one.is_output else "activation"
-                found.add_slot(label_of(one.value), category, sizes[slot], (first, last), one.value.node)
-        return found
+                category = "output" if owner.is_output else "activation"
+                held_over.add_slot(label_of(owner.value), category, sizes[slot], (first, last), owner.value.node)
+        return held_over
 
     def _row(self, slot: int, step: int) -> Held:
         tape, size = self._tape, self._sizes[slot]
         shown = shown_size(tape, slot, size)
-        one = tape.owners.get(slot)
-        if one is not None:
-            return tensor_row(self._steps, one, step, size, shown)
+        owner = tape.owners.get(slot)
+        if owner is not None:
+            return tensor_row(self._steps, owner, step, size, shown)
         born = self._taken_at[slot]
         node = self._steps[born]
         label, category = tape.labels[slot], tape.kinds[slot]
@@ -516,16 +516,16 @@ def verdict_summary(memory: DeviceMemory) -> dict[str, object]:
 
 def peak_summary(memory: DeviceMemory) -> dict[str, object]:
     """Return the device's peak with its parts and what it adds to the memory before the run; where it is unknown, why."""
-    found = memory.footprint
-    if found is None:
+    footprint = memory.footprint
+    if footprint is None:
         return {"device_peak_bytes": memory.worst("allocated")}
-    return {**found.summary(), "device_peak_delta_bytes": memory.worst("allocated") - memory.counter("before", "allocated")}
+    return {**footprint.summary(), "device_peak_delta_bytes": memory.worst("allocated") - memory.counter("before", "allocated")}
 
 
 def _alive_tables(memory: DeviceMemory) -> tuple[Table, ...]:
     """Return what is alive at the device's peak."""
-    found = memory.footprint
-    return () if found is None else (found.alive(0),)
+    footprint = memory.footprint
+    return () if footprint is None else (footprint.alive(0),)
 
 
 def counters_summary(memory: DeviceMemory) -> dict[str, object]:

@@ -153,8 +153,8 @@ class Simulator:
                 self._formulas[key] = [numbers.setdefault(formula, len(numbers)) for formula in tape.formulas(end)], list(numbers)
             except Unbounded:
                 self._formulas[key] = None
-        found = self._formulas[key]
-        sizes = None if found is None else Evaluator(columns).rows(found[1])[found[0]]
+        formula = self._formulas[key]
+        sizes = None if formula is None else Evaluator(columns).rows(formula[1])[formula[0]]
         for column, point in enumerate(places):
             yield point, tape, None if sizes is None else sizes[:, column].tolist()
 
@@ -215,19 +215,19 @@ class _Loaded:
         """Return what is counted for one size, None where memory runs out."""
         try:
             gpu = self._with([sizes[slot] for slot in tape.resident[: self._fixed]])
-            found = tape.replay(gpu, sizes, loaded=self._fixed)
+            replayed = tape.replay(gpu, sizes, loaded=self._fixed)
         except OutOfMemory:
             self._gpu = None
             return None
         # Where free blocks are ordered by their segment, emptying the cache leaves the allocator as it was.
         if self._target.release.order == "segment" and not self._target.alloc_conf:
-            for block in found.held.values():
+            for block in replayed.held.values():
                 gpu.free(block)
             gpu.empty_cache()
         else:
             self._gpu = None
-        found.held.clear()
-        return found
+        replayed.held.clear()
+        return replayed
 
     def _with(self, weights: list[int]) -> CachingAllocator:
         if self._gpu is None or weights != self._weights:
@@ -241,9 +241,9 @@ class _Loaded:
 class _BoundTypes(Inferred):
     """Inferred types with numbers for symbols."""
 
-    def __init__(self, found: Inferred, bound: Callable[[Type], Type]) -> None:
-        super().__init__(values=found.values)
-        self._found = found
+    def __init__(self, inferred: Inferred, bound: Callable[[Type], Type]) -> None:
+        super().__init__(values=inferred.values)
+        self._found = inferred
         self._bound = bound
 
     def type_of(self, value: Value | None) -> Type:
@@ -253,8 +253,8 @@ class _BoundTypes(Inferred):
 class _BoundStrides(Strides):
     """Types with strides, with numbers for symbols."""
 
-    def __init__(self, found: Strides, bound: Callable[[Type], Type]) -> None:
-        self._found = found
+    def __init__(self, strides: Strides, bound: Callable[[Type], Type]) -> None:
+        self._found = strides
         self._bound = bound
 
     def type_of(self, value: Value | None) -> Type:
@@ -426,17 +426,17 @@ class Curve(Analysis[PeakCurve]):
 def _curve_columns(result: PeakCurve) -> dict[Column, Sequence[object]]:
     """Return what is known at each point."""
     points, peaks = result.points, result.peaks
-    found = size_columns(points)
-    found[Column("activation_peak_bytes", Kind.BYTES, "activation peak")] = peaks.activation
-    found[Column("resident_bytes", Kind.BYTES, "weights and inputs")] = peaks.resident
+    columns = size_columns(points)
+    columns[Column("activation_peak_bytes", Kind.BYTES, "activation peak")] = peaks.activation
+    columns[Column("resident_bytes", Kind.BYTES, "weights and inputs")] = peaks.resident
     if result.counted is None:
-        found[Column("requested_bytes", Kind.BYTES, "together")] = peaks.total
+        columns[Column("requested_bytes", Kind.BYTES, "together")] = peaks.total
     else:
         for counter in REPORTED:
-            cells = [one.worst(counter) for one in result.counted]
-            found[Column(f"{counter}_bytes", Kind.BYTES, counter, provenance=result.origin)] = cells
-    found[Column("peak_node", Kind.NODE, "activation peak at")] = result.nodes
-    return found
+            cells = [count.worst(counter) for count in result.counted]
+            columns[Column(f"{counter}_bytes", Kind.BYTES, counter, provenance=result.origin)] = cells
+    columns[Column("peak_node", Kind.NODE, "activation peak at")] = result.nodes
+    return columns
 
 
 def _notes(result: PeakCurve, target: str) -> Iterator[str]:
@@ -458,7 +458,7 @@ def _series(result: PeakCurve) -> tuple[Series, ...]:
     if result.counted is None:
         parts[Column("activation", Kind.BYTES, "activation peak")] = result.peaks.activation
     else:
-        worst = [one.worst("reserved") for one in result.counted]
+        worst = [count.worst("reserved") for count in result.counted]
         rest = [reserved - resident for reserved, resident in zip(worst, result.peaks.resident, strict=True)]
         parts[Column("working", Kind.BYTES, "reserved for everything else", provenance=result.origin)] = rest
     data = {x.key: sizes, **{column.key: cells for column, cells in parts.items()}}
@@ -677,18 +677,18 @@ def _column(evaluator: Evaluator, amount: Dim | None) -> list[int] | None:
 def _swept_columns(result: Swept) -> dict[Column, Sequence[object]]:
     points, peaks = result.points, result.peaks
     nothing: list[None] = [None] * len(points)
-    found = size_columns(points)
+    columns = size_columns(points)
     column, cells = result.peak
-    found[column] = cells
-    found[Column("activation_peak_bytes", Kind.BYTES, "activations")] = peaks.activation
-    found[Column("flops", Kind.FLOPS)] = _swept_cells(result.flops, result) or nothing
-    found[Column("moved_bytes", Kind.BYTES, "bytes moved")] = _swept_cells(result.bytes, result) or nothing
-    found[Column("seconds", Kind.SECONDS, "time", provenance=_ORIGINS["seconds"])] = _middles(result.times) or nothing
+    columns[column] = cells
+    columns[Column("activation_peak_bytes", Kind.BYTES, "activations")] = peaks.activation
+    columns[Column("flops", Kind.FLOPS)] = _swept_cells(result.flops, result) or nothing
+    columns[Column("moved_bytes", Kind.BYTES, "bytes moved")] = _swept_cells(result.bytes, result) or nothing
+    columns[Column("seconds", Kind.SECONDS, "time", provenance=_ORIGINS["seconds"])] = _middles(result.times) or nothing
     for key, place in (("low_seconds", 0), ("high_seconds", 1)):
         ends = nothing if result.times is None else [time.ends[place] for time in result.times]
-        found[Column(key, Kind.SECONDS, provenance=Provenance.MODELLED, detail=True)] = ends
-    found[Column("least_seconds", Kind.SECONDS, "least time", provenance=_ORIGINS["least_seconds"])] = result.least or nothing
-    return found
+        columns[Column(key, Kind.SECONDS, provenance=Provenance.MODELLED, detail=True)] = ends
+    columns[Column("least_seconds", Kind.SECONDS, "least time", provenance=_ORIGINS["least_seconds"])] = result.least or nothing
+    return columns
 
 
 def _swept_cells(amounts: Sequence[int] | None, result: Swept) -> Sequence[object] | None:

@@ -108,10 +108,10 @@ class ExplainPeak(Analysis[PeakAdvice]):
 
     def report(self, result: PeakAdvice, ctx: PassContext) -> Report:
         best = result.together[-1].peak if result.together else result.peak
-        found = result.footprint
-        notes = [] if found is None else [found.note, _changed(found, result.node)]
+        footprint = result.footprint
+        notes = [] if footprint is None else [footprint.note, _changed(footprint, result.node)]
         notes += ["a change counts wherever its line of source runs; savings of single changes do not add up"]
-        notes += [note for kind, note in _NOTES.items() if any(one.change.kind == kind for one in (*result.single, *result.together))]
+        notes += [note for kind, note in _NOTES.items() if any(advice.change.kind == kind for advice in (*result.single, *result.together))]
         if result.at:
             sizes = ", ".join(f"{name}={size}" for name, size in result.at.items())
             notes.append(f"computed with {sizes}; bind symbols for other sizes")
@@ -121,7 +121,7 @@ class ExplainPeak(Analysis[PeakAdvice]):
             pass_name=self.name,
             options=self.text,
             summary={
-                **({} if found is None else found.summary()),
+                **({} if footprint is None else footprint.summary()),
                 "activation_peak_bytes": result.peak,
                 "with_all_changes_bytes": best,
                 "lower_bound_bytes": result.lower_bound,
@@ -137,9 +137,9 @@ class ExplainPeak(Analysis[PeakAdvice]):
         )
 
 
-def _changed(found: Footprint, node: str) -> str:
+def _changed(footprint: Footprint, node: str) -> str:
     """Return which of the two peaks the changes are computed for."""
-    where = f"{node}, where the {found.of}'s is too" if found.peak_node is not None and found.peak_node.name == node else node
+    where = f"{node}, where the {footprint.of}'s is too" if footprint.peak_node is not None and footprint.peak_node.name == node else node
     return f"changes and what they save are computed for the activation peak: tensors beyond weights and inputs, at {where or 'no node'}"
 
 

@@ -109,8 +109,8 @@ class Liveness(Analysis[Timeline]):
     def report(self, result: Timeline, ctx: PassContext) -> Report:
         device = self._counters(result, ctx)
         peak = result.steps[result.peak_step] if result.steps else None
-        found = result.footprint
-        assert found is not None
+        memory = result.footprint
+        assert memory is not None
         rest_by = replace(self, top=0).text
         return Report(
             pass_name=self.name,
@@ -120,7 +120,7 @@ class Liveness(Analysis[Timeline]):
                 "model": result.model,
                 **device.verdict,
                 **device.peak,
-                **found.summary(),
+                **memory.summary(),
                 "activation_peak_bytes": activation_peak(result),
                 "peak_node": "" if peak is None else as_far_as_known(peak.name) if result.unsized else peak.name,
                 "lower_bound_bytes": _bound_cell(result),
@@ -128,11 +128,11 @@ class Liveness(Analysis[Timeline]):
                 **device.summary,
             },
             units={"device_peak": Kind.BYTES, "tensor_peak": Kind.BYTES, **UNITS, **ort.UNITS},
-            tables=(found.alive(self.top, rest_by), *unsized_tables(result, self.top), found.by_module(self.top), found.runners_up()),
-            series=(*found.series(), *_series(result), *device.series),
+            tables=(memory.alive(self.top, rest_by), *unsized_tables(result, self.top), memory.by_module(self.top), memory.runners_up()),
+            series=(*memory.series(), *_series(result), *device.series),
             coverage=Coverage(len(result.ranges), len(result.ranges) + len(result.unsized)),
             inferred=inferred_lives(self.name) if result.peak_by_lives is not None else "",
-            notes=(CONVENTION, found.note, _SIZES, _freed(result, ctx), *_modelled(result, ctx), *device.notes),
+            notes=(CONVENTION, memory.note, _SIZES, _freed(result, ctx), *_modelled(result, ctx), *device.notes),
         )
 
     def _counters(self, result: Timeline, ctx: PassContext) -> _Counters:
@@ -143,15 +143,15 @@ class Liveness(Analysis[Timeline]):
         return _ort_counters(result, ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
 
 
-def _packed(found: Footprint, plan: FusedPlan) -> Footprint:
+def _packed(footprint: Footprint, plan: FusedPlan) -> Footprint:
     """Return what XLA holds: arguments and results of one device, and beside the tensors in its blocks what these have beyond them."""
-    count = max(len(found.steps), 1)
-    made = {category: [_at_most(cell, plan.temporary) for cell in found.parts[category]] for category in ("activation", "temporary")}
-    highest = sum(column[found.peak_step] for column in made.values() if column)
+    count = max(len(footprint.steps), 1)
+    made = {category: [_at_most(cell, plan.temporary) for cell in footprint.parts[category]] for category in ("activation", "temporary")}
+    highest = sum(column[footprint.peak_step] for column in made.values() if column)
     fixed = {"constant": plan.constants, "input": plan.arguments, "output": plan.outputs - plan.aliased}
     rest = [max(plan.temporary - highest, 0)] * count
     parts = {category: [size] * count for category, size in fixed.items()} | made | {"rounding": rest}
-    return replace(found, peak=plan.total, parts=parts)
+    return replace(footprint, peak=plan.total, parts=parts)
 
 
 def _at_most(cell: object, most: int) -> int:
@@ -260,7 +260,7 @@ def _series(result: Timeline) -> tuple[Series, ...]:
     for one in result.ranges:
         if one.is_output and isinstance(one.size, int):
             outputs[one.born] += one.size
-    unsized = {step for one in result.unsized_ranges for step in range(one.born, min(one.dies, len(numbers) - 1) + 1)}
+    unsized = {step for life in result.unsized_ranges for step in range(life.born, min(life.dies, len(numbers) - 1) + 1)}
     kept = 0
     rows: dict[str, list[object]] = {"step": list(range(len(numbers))), "activation": [], "temporary": [], "output": []}
     for step, total in enumerate(numbers):
@@ -303,9 +303,9 @@ def arena(plan: OrtPlan, timeline: Timeline, shown: ShownRun = "worst") -> Footp
     which = ", the higher of the first two" if shown == "worst" else ""
     beside = "weights and inputs, and " if plan.cuda is None else ""
     what = f"{beside}the most that ONNX Runtime's arena {'' if plan.cuda is None else 'on the GPU '}has in use in the {run}{which}"
-    found = Quantity(peak) if plan.cuda is None else plan.cuda.counter(figures, "warm" if is_second else "cold", "allocated")
+    quantity = Quantity(peak) if plan.cuda is None else plan.cuda.counter(figures, "warm" if is_second else "cold", "allocated")
     at = heights.index(max(heights)) if heights else 0
-    return Footprint("device", what, run, plan.steps, rows.columns(), heights, found, at, rows.at, over=rows.over)
+    return Footprint("device", what, run, plan.steps, rows.columns(), heights, quantity, at, rows.at, over=rows.over)
 
 
 class _Rows:

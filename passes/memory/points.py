@@ -88,14 +88,14 @@ def first_broken(program: Program, points: Points) -> tuple[dict[str, int], str]
     """Return the first point that a node contradicts, with what it requires; None where there is none."""
     at = Evaluator(points.columns)
     first: tuple[int, str] | None = None
-    for one in program.constraints:
-        if not one.names <= points.columns.keys():
+    for constraint in program.constraints:
+        if not constraint.names <= points.columns.keys():
             continue
-        left, right = (at.at(size).tolist() for size in (one.left, one.right))
-        number = next((number for number, pair in enumerate(zip(left, right, strict=True)) if not one.holds(*pair)), None)
+        left, right = (at.at(size).tolist() for size in (constraint.left, constraint.right))
+        number = next((number for number, pair in enumerate(zip(left, right, strict=True)) if not constraint.holds(*pair)), None)
         if number is not None and (first is None or number < first[0]):
-            sides = ((one.left, left[number]), (one.right, right[number]))
-            first = number, ", ".join([str(one), *(f"{side} = {size}" for side, size in sides if isinstance(side, SymDim))])
+            sides = ((constraint.left, left[number]), (constraint.right, right[number]))
+            first = number, ", ".join([str(constraint), *(f"{side} = {size}" for side, size in sides if isinstance(side, SymDim))])
     return None if first is None else (list(points)[first[0]], first[1])
 
 
@@ -109,17 +109,17 @@ class Allowed:
             raise UsageError(only.text(symbol), code="IRS620")
         known = {symbol, *others}
         self._symbol, self._others = symbol, others
-        self._rules = [one for one in program.constraints if symbol in one.names and one.names <= known]
+        self._rules = [constraint for constraint in program.constraints if symbol in constraint.names and constraint.names <= known]
         low, high = program.symbols[symbol].bounds
         self.low = max(1, low or 0)
-        for one in self._rules:
-            solved = only_size(bind(one.left, others), bind(one.right, others)) if one.relation is not Relation.FITS else None
+        for rule in self._rules:
+            solved = only_size(bind(rule.left, others), bind(rule.right, others)) if rule.relation is not Relation.FITS else None
             if solved is not None and solved[1] is not None:
                 high = min(solved[1], solved[1] if high is None else high)
         self.high = high
         first = self.next(self.low - 1)
         if first is None:
-            why = next((str(one) for one in self._rules if not self._hold(one, range(self.low, self.low + 1)).all()), "")
+            why = next((str(rule) for rule in self._rules if not self._hold(rule, range(self.low, self.low + 1)).all()), "")
             raise UsageError(f"no size of {symbol} is possible: {why}", code="IRS620")
         self.low = first
 
@@ -150,15 +150,15 @@ class Allowed:
 
 def sizes_in(texts: Iterable[str]) -> dict[str, list[int]]:
     """Return the sizes that the texts give, by what they call the symbols. Nothing of a model is needed for that."""
-    found: dict[str, list[int]] = {}
+    sizes: dict[str, list[int]] = {}
     for name, spec in _parts(texts):
-        if name in found:
+        if name in sizes:
             raise UsageError(f"{name!r} is given sizes twice", code="IRS331", hint=_EXAMPLE)
-        found[name] = _sizes(name, spec)
-    total = prod(map(len, found.values()))
+        sizes[name] = _sizes(name, spec)
+    total = prod(map(len, sizes.values()))
     if total > MOST_POINTS:
         raise UsageError(f"{total:,} combinations of sizes are too many", code="IRS331", hint=f"up to {MOST_POINTS:,} are computed")
-    return found
+    return sizes
 
 
 def find_symbol(program: Program, name: str) -> str:
@@ -214,7 +214,7 @@ def _parts(texts: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _sizes(name: str, spec: list[str]) -> list[int]:
-    found: dict[int, None] = {}
+    sizes: dict[int, None] = {}
     for part in spec:
         numbers = [size for number in part.split("..") if (size := read_size(number)) is not None]
         if len(numbers) not in (1, 2, 3) or len(numbers) != part.count("..") + 1 or (len(numbers) == 3 and numbers[2] == 0):
@@ -222,10 +222,10 @@ def _sizes(name: str, spec: list[str]) -> list[int]:
         first, last, step = numbers if len(numbers) == 3 else (numbers[0], numbers[-1], 1)
         if (last - first) // step >= MOST_POINTS:
             raise UsageError(f"{part!r} are too many sizes", code="IRS331", hint=f"up to {MOST_POINTS:,} are computed")
-        found.update(dict.fromkeys(range(first, last + 1, step)))
-    if not found:
+        sizes.update(dict.fromkeys(range(first, last + 1, step)))
+    if not sizes:
         raise UsageError(f"{','.join(spec)!r} holds no size for {name!r}", code="IRS331", hint=_EXAMPLE)
-    return list(found)
+    return list(sizes)
 
 
 # ----------------------------------------------------------------------------------------------------

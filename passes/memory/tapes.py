@@ -71,11 +71,11 @@ def _tree(graph: Graph) -> _Module:
         *path, _ = (weight.name or "").split(".")
         module = root
         for name in path:
-            found = module.children.get(name)
-            if found is None:
-                found = _Module()
-                _register(module.children, name, found)
-            module = found
+            child = module.children.get(name)
+            if child is None:
+                child = _Module()
+                _register(module.children, name, child)
+            module = child
         (module.parameters if weight.role is Role.PARAMETER else module.buffers).append(weight)
     return root
 
@@ -124,7 +124,7 @@ class Load(NamedTuple):
 
 def loaded(graph: Graph) -> list[Load] | None:
     """Parameters, buffers and inputs in the order in which they come to the device; None where the size of one is not known."""
-    found: list[Load] = []
+    loads: list[Load] = []
     for value in (*moved_weights(graph), *graph.inputs):
         if not isinstance(value.type, TensorType) or (value.type.device and is_on_host(value.type, graph)):
             continue
@@ -132,8 +132,8 @@ def loaded(graph: Graph) -> list[Load] | None:
         if size is None:
             return None
         kind = "parameter" if value.role is Role.PARAMETER else value.role.value
-        found.append(Load(size, kind, value.name or ""))
-    return found
+        loads.append(Load(size, kind, value.name or ""))
+    return loads
 
 
 def forward_tape(
@@ -167,8 +167,8 @@ def _names_device(node: Node) -> bool:
     return node.loc is not None and "device=" in node.loc.statement
 
 
-def _rank(one: LiveRange) -> int:
-    return one.rank
+def _rank(life: LiveRange) -> int:
+    return life.rank
 
 
 class _ForwardWriter:
@@ -242,8 +242,8 @@ class _ForwardWriter:
         elif spec is None or spec.temporaries is None:
             self._tape.take(*made.values())
         else:
-            found = self._known.get(node)
-            self._kernels.write(self._asked(node, spec) if found is None else found, made)
+            cached = self._known.get(node)
+            self._kernels.write(self._asked(node, spec) if cached is None else cached, made)
 
     def _asked(self, node: Node, spec: OpSpec) -> Sequence[MemoryEvent]:
         """Return the requests of a call; repeated layers are computed once."""
@@ -255,11 +255,11 @@ class _ForwardWriter:
         if not any(operand is not None and operand[2] for operand in operands):
             key = (node.op, node.source, *operands, *[strides.type_of(output) for output in node.outputs], *node.attrs.items())
             try:
-                found = self._seen.get(key)
+                cached = self._seen.get(key)
             except TypeError:  # an attribute of a foreign operator may be anything
-                key = found = None
-            if found is not None:
-                return found
+                key = cached = None
+            if cached is not None:
+                return cached
         made = memory_events(operator_call(node, spec, types, strides), self._target)
         if key is not None:
             self._seen[key] = made

@@ -197,7 +197,7 @@ def buffers(draft: Draft, order: Sequence[int]) -> list[Buffer]:
     for op, size in enumerate(draft.problem.workspace):
         if size:
             found.append(Buffer(f"inside {draft.nodes[op].name}", place[op], place[op] + 1, size))
-    return sorted(found, key=lambda one: (one.lower, one.upper, one.name))
+    return sorted(found, key=lambda buffer: (buffer.lower, buffer.upper, buffer.name))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -210,8 +210,8 @@ def minimalloc_csv(planned: Planned) -> str:
     """Columns id, lower, upper, size, offset: what MiniMalloc and idealloc read and write. Every id is there once."""
     ids = Names()
     rows = (
-        (ids.unique(one.name or "unnamed"), one.lower, one.upper, one.size, offset)
-        for one, offset in zip(planned.buffers, planned.plan.offsets, strict=True)
+        (ids.unique(buffer.name or "unnamed"), buffer.lower, buffer.upper, buffer.size, offset)
+        for buffer, offset in zip(planned.buffers, planned.plan.offsets, strict=True)
     )
     return "".join(csv_lines(Table.of(rows, ["id", "lower", "upper", "size", "offset"])))
 
@@ -219,8 +219,8 @@ def minimalloc_csv(planned: Planned) -> str:
 def plan_json(planned: Planned, alignment: int) -> str:
     """Return the plan as one document."""
     rows = [
-        {"name": one.name, "lower": one.lower, "upper": one.upper, "size": one.size, "offset": offset}
-        for one, offset in zip(planned.buffers, planned.plan.offsets, strict=True)
+        {"name": buffer.name, "lower": buffer.lower, "upper": buffer.upper, "size": buffer.size, "offset": offset}
+        for buffer, offset in zip(planned.buffers, planned.plan.offsets, strict=True)
     ]
     document = {
         "schema": "irscope.plan/1",
@@ -235,17 +235,17 @@ def plan_json(planned: Planned, alignment: int) -> str:
 def address_map(planned: Planned) -> Iterator[str]:
     """Yield the lines of an SVG picture: steps from left to right, addresses from bottom to top, a rectangle a buffer; each tells its name
     when pointed at."""
-    steps = max((one.upper for one in planned.buffers), default=1)
+    steps = max((buffer.upper for buffer in planned.buffers), default=1)
     arena = max(planned.arena, 1)
     width, height = _LEFT + _WIDTH + 10, _TOP + _HEIGHT + _BOTTOM
     title = f"arena of {humanise(planned.arena, Kind.BYTES)}, at most {humanise(planned.max_live, Kind.BYTES)} alive"
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">\n'
     yield f'<title>{escape(title)}</title>\n<rect width="{width}" height="{height}" fill="#ffffff"/>\n'
     yield f'<text x="{_LEFT}" y="{_TOP - 8}">{escape(title)}</text>\n'
-    for number, (one, offset) in enumerate(zip(planned.buffers, planned.plan.offsets, strict=True)):
-        left, right = (_LEFT + _WIDTH * step / steps for step in (one.lower, one.upper))
-        top, bottom = (_TOP + _HEIGHT * (1 - place / arena) for place in (offset + one.size, offset))
-        words = f"{printable(one.name)}: {humanise(one.size, Kind.BYTES)} at {offset}, steps {one.lower} to {one.upper - 1}"
+    for number, (buffer, offset) in enumerate(zip(planned.buffers, planned.plan.offsets, strict=True)):
+        left, right = (_LEFT + _WIDTH * step / steps for step in (buffer.lower, buffer.upper))
+        top, bottom = (_TOP + _HEIGHT * (1 - place / arena) for place in (offset + buffer.size, offset))
+        words = f"{printable(buffer.name)}: {humanise(buffer.size, Kind.BYTES)} at {offset}, steps {buffer.lower} to {buffer.upper - 1}"
         yield (
             f'<rect x="{left:.2f}" y="{top:.2f}" width="{right - left:.2f}" height="{bottom - top:.2f}" '
             f'fill="{COLOURS[number % len(COLOURS)]}" stroke="#ffffff" stroke-width="0.4"><title>{escape(words)}</title></rect>\n'

@@ -91,10 +91,10 @@ def draft(graph: Graph, lifetimes: Lifetimes, aliases: Aliases, order: Order, *,
 
 def check_sizes(sizes: Iterable[Dim]) -> None:
     """Raise PassError, with what would help, where a size is a formula."""
-    found = {symbol for size in sizes if isinstance(size, SymDim) and not is_unknown(size) for symbol in size.symbols()}
-    names = sorted(str(symbol) for symbol in found)
+    symbols = {symbol for size in sizes if isinstance(size, SymDim) and not is_unknown(size) for symbol in size.symbols()}
+    names = sorted(str(symbol) for symbol in symbols)
     if names:
-        hint = f"{typed(bind_option(found))} gives them"
+        hint = f"{typed(bind_option(symbols))} gives them"
         raise PassError(f"orders and places need numbers: sizes depend on {', '.join(names)}", code="IRS352", hint=hint)
 
 
@@ -182,12 +182,12 @@ def recipe_of(draft: Draft, aliases: Aliases, costs: Costs) -> Recipe:
 
 def _overwritten_storages(nodes: list[Node], aliases: Aliases) -> set[Value]:
     """Storages that some node writes over: what was read from them may be gone."""
-    found: set[Value] = set()
+    values: set[Value] = set()
     for node in nodes:
         operand = written_operand(node)
         if operand is not None:
-            found.update(aliases.storages(operand))
-    return found
+            values.update(aliases.storages(operand))
+    return values
 
 
 def _cost_of_repeat(node: Node, aliases: Aliases, written: set[Value], costs: Costs) -> int | None:
@@ -326,10 +326,10 @@ class Schedule(Analysis[Scheduled]):
         ]
         above = Column("above_bound", Kind.RATIO)
         yield Table.of(rows, columns=["order", "inductor:bool", "peak:bytes", above], title="orders tried")
-        held = [(one.name, one.size, one.why) for one in result.held[: self.top or None]]
+        held = [(holding.name, holding.size, holding.why) for holding in result.held[: self.top or None]]
         where = f"alive in every order at {result.node}" if result.node else "alive in every order"
         yield Table.of(held, columns=["tensor:value", "size:bytes", "why:text"], title=where)
-        helping = [one for one in result.levers if (one.bound if one.peak is None else one.peak) < ordering.peak]
+        helping = [lever for lever in result.levers if (lever.bound if lever.peak is None else lever.peak) < ordering.peak]
         changes = [(one.what, one.places or None, one.peak, one.bound) for one in helping]
         columns = [Column("change"), Column("places", Kind.COUNT), Column("peak", Kind.BYTES), Column("bound", Kind.BYTES)]
         yield Table.of(changes, columns=columns, title="possible changes and their peaks")
@@ -352,9 +352,9 @@ class Schedule(Analysis[Scheduled]):
                 "latency: nodes start in order, each as soon as its operands are there, and overlap; "
                 f"times are {'the least on the device' if result.weights == 'roofline' else 'one for each node'}"
             )
-        if any(one.what.startswith("recompute") and one.peak is not None for one in result.levers):
+        if any(lever.what.startswith("recompute") and lever.peak is not None for lever in result.levers):
             yield "recomputing here costs at most 10% more arithmetic; the pass recompute shows which nodes, and how much"
-        if any("inputs" in one.what and one.peak is not None and one.peak < ordering.peak for one in result.levers):
+        if any("inputs" in lever.what and lever.peak is not None and lever.peak < ordering.peak for lever in result.levers):
             yield "where the model frees its inputs, the peak is what it needs beyond them"
 
 
@@ -556,12 +556,12 @@ def _in_place(draft: Draft, aliases: Aliases, types: Inferred) -> _Merging:
             taken = None if operand is None else numbers.get(aliases.storage(operand))
             if operand is None or made is None or taken is None or not _have_same_type(types, operand, node.outputs[0]):
                 continue
-            one = storages[taken]
+            storage = storages[taken]
             # Whatever else reads the operand comes before this node in the order as written; from now on it has to.
-            if one.is_output or one.touches[-1] != op or one.size != storages[made].size:
+            if storage.is_output or storage.touches[-1] != op or storage.size != storages[made].size:
                 continue
             merging.sets.join(taken, made)
-            merging.before[op].update(reader for reader in one.touches if reader != op)
+            merging.before[op].update(reader for reader in storage.touches if reader != op)
             merging.places += 1
             break
     return merging
@@ -596,8 +596,8 @@ def _own_parts(node: Node, numbers: dict[Value, int], aliases: Aliases) -> list[
     return [numbers[value] for value in operands if value in numbers and aliases.storage(value) is value]
 
 
-def _have_same_type(types: Inferred, one: Value, other: Value) -> bool:
-    a, b = types.type_of(one), types.type_of(other)
+def _have_same_type(types: Inferred, value: Value, other: Value) -> bool:
+    a, b = types.type_of(value), types.type_of(other)
     return isinstance(a, TensorType) and (a.dtype, a.shape) == (b.dtype, b.shape)
 
 

@@ -63,19 +63,19 @@ class Recompute(Analysis[Recomputed]):
     def compute(self, graph: Graph, ctx: PassContext) -> Recomputed:
         share = share_of(self.flops, "the arithmetic", "flops=10% or flops=0.1")
         scheduled = ctx.get(Schedule(model=self.model, seconds=self.seconds / 2, seed=self.seed))
-        found = scheduled.draft
-        if found.unsized:
+        draft = scheduled.draft
+        if draft.unsized:
             raise PassError(
-                f"{len(found.unsized)} tensors have no known size, so what recomputing them saves is unknown; "
-                f"the first is {found.unsized[0].name or 'unnamed'}",
+                f"{len(draft.unsized)} tensors have no known size, so what recomputing them saves is unknown; "
+                f"the first is {draft.unsized[0].name or 'unnamed'}",
                 code="IRS364",
-                hint=size_hint(ctx.get(Shapes), found.unsized),
+                hint=size_hint(ctx.get(Shapes), draft.unsized),
             )
-        recipe = recipe_of(found, ctx.get(Alias()), ctx.get(NodeCosts()))
-        total = sum(cost.flops for node in found.nodes if (cost := ctx.get(NodeCosts()).by_node.get(node)) and isinstance(cost.flops, int))
+        recipe = recipe_of(draft, ctx.get(Alias()), ctx.get(NodeCosts()))
+        total = sum(cost.flops for node in draft.nodes if (cost := ctx.get(NodeCosts()).by_node.get(node)) and isinstance(cost.flops, int))
         deadline = time.monotonic() + self.seconds / 2
         repeated = search(scheduled, recipe, round(total * share), deadline, self.seed)
-        return Recomputed(found, scheduled.ordering, repeated, total)
+        return Recomputed(draft, scheduled.ordering, repeated, total)
 
     def report(self, result: Recomputed, ctx: PassContext) -> Report:
         ordering, repeated = result.ordering, result.repeated

@@ -93,7 +93,7 @@ class CudaSession:
         value = _counter(figures, moment, counter)
         if counter == "requested":
             return Quantity(value)
-        found = [value, *(_counter(one, moment, counter) for one in self.ends)]
+        found = [value, *(_counter(end, moment, counter) for end in self.ends)]
         if self.open_ and moment != "before":
             return Quantity(value, Provenance.MODELLED, note=self.open_, lo=min(found))
         if min(found) == max(found):

@@ -201,7 +201,7 @@ class _Session(Inference):
             sizes = self._sizes.get(one)
             pattern = None if sizes is None else _pattern(sizes, places)
             results.append(_Result(self.found.types[one], self._states[one], pattern, self.found.values.get(one)))
-        is_followed = all(one in self._followed for one in node.outputs)
+        is_followed = all(value in self._followed for value in node.outputs)
         looks = self._looked.is_looked_at or op_type(node.source) in _LOOKING
         self._templates[closer if looks else key] = _Template(tuple(results), len(places) - before, is_followed, self._looked)
 
@@ -231,8 +231,8 @@ class _Session(Inference):
     def _state(self, value: Value) -> int:
         """Return a number for what a key tells of a value, its unknown sizes and its elements aside."""
         kind = self.found.type_of(value), value in self._followed, value.role
-        found = self._states[value] = self._state_numbers.setdefault(kind, len(self._state_numbers))
-        return found
+        number = self._states[value] = self._state_numbers.setdefault(kind, len(self._state_numbers))
+        return number
 
     def _fold(self, value: Value) -> None:
         """Put numbers in the place of symbols for unknown sizes."""
@@ -390,11 +390,11 @@ class _Session(Inference):
         text = str(dim)
         if _NAMELESS.search(text):
             return self._open()
-        found = self._names.get(text)
-        if found is None:
-            found = self._names[text] = symbol(f"n{len(self._names)}")
-            self._kept.add(found)
-        return found
+        name = self._names.get(text)
+        if name is None:
+            name = self._names[text] = symbol(f"n{len(self._names)}")
+            self._kept.add(name)
+        return name
 
     def _merged(self, inferred: TensorType, declared: Type | None) -> Type:
         """Return the merged type: a number goes before a name, and what the file says before what was inferred."""

@@ -46,7 +46,7 @@ class OneOrder:
     @property
     def changes(self) -> bool:
         """Return whether the session would run kernels in another order."""
-        return any(one is not other for one, other in zip(self.written.order, self.reordered.order, strict=True))
+        return any(op is not other for op, other in zip(self.written.order, self.reordered.order, strict=True))
 
     @property
     def peaks(self) -> tuple[int | None, int | None]:
@@ -89,17 +89,17 @@ class OrtOrder(Analysis[OrtOrders]):
         with paused_gc():
             types = ctx.get(Shapes)
             inside = bytes_inside(graph, ctx, types)
-            found = launches_of(
+            launches = launches_of(
                 graph,
                 types,
                 known_types(ctx.program, sizes_come_with_inputs=self.sizes == "inputs"),
                 is_session=ctx.program.traits.is_session,
             )
-            others = in_scheduled_order(found, scheduled) if scheduled.is_new else found
-            result = OrtOrders(found, scheduled)
+            others = in_scheduled_order(launches, scheduled) if scheduled.is_new else launches
+            result = OrtOrders(launches, scheduled)
             for setting in EXECUTION_ORDERS:
                 options = OrtOptions(execution=setting, file_order=ctx.program.traits.is_session and setting == "default")
-                written, reordered = (plan_launches(graph, one, types, options, inside) for one in (found, others))
+                written, reordered = (plan_launches(graph, one, types, options, inside) for one in (launches, others))
                 result.orders.append(OneOrder(setting, written, reordered))
         return result
 
@@ -122,7 +122,7 @@ class OrtOrder(Analysis[OrtOrders]):
         plans = [one.written for one in result.orders] + [one.reordered for one in result.orders]
         steps = [{id(launch): step for step, launch in enumerate(plan.order)} for plan in plans]
         rows = [
-            (launch.node.name, launch.name, number, *(one[id(launch)] for one in steps))
+            (launch.node.name, launch.name, number, *(step[id(launch)] for step in steps))
             for number, launch in enumerate(result.found.launches)
         ]
         columns = [Column("node", Kind.NODE), Column("kernel"), Column("in_file", Kind.INDEX)]

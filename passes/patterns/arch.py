@@ -161,94 +161,94 @@ class Verdict:
         return "medium" if self.decisive >= _LIKELY else "low"
 
 
-def verdict_of(found: Features, work: Work) -> Verdict:
+def verdict_of(features: Features, work: Work) -> Verdict:
     """Return the family that explains most of the arithmetic."""
-    family, reason, decisive = _family(found, work)
-    if found.experts:
+    family, reason, decisive = _family(features, work)
+    if features.experts:
         family = f"mixture-of-experts {family}"
-    return Verdict(family, reason, decisive, _traits(found), tuple(_evidence(found, work)))
+    return Verdict(family, reason, decisive, _traits(features), tuple(_evidence(features, work)))
 
 
-def _family(found: Features, work: Work) -> tuple[str, str, float]:
-    mixing = [node for node in found.spatial if node not in found.patches]
+def _family(features: Features, work: Work) -> tuple[str, str, float]:
+    mixing = [node for node in features.spatial if node not in features.patches]
     # Where no kernel covers more than one place, convolutions are but another way to write matrix products.
-    convolution = (work.share(found.convolutions) or 0.0) if found.spatial else 0.0
-    recurrent = work.share(found.recurrent) or 0.0
-    if found.attention:
-        return _with_attention(found, work, convolution)
-    if found.recurrent and recurrent >= _LIKELY / 2:
+    convolution = (work.share(features.convolutions) or 0.0) if features.spatial else 0.0
+    recurrent = work.share(features.recurrent) or 0.0
+    if features.attention:
+        return _with_attention(features, work, convolution)
+    if features.recurrent and recurrent >= _LIKELY / 2:
         return "recurrent network", f"{recurrent:.0%} of the arithmetic is in recurrent operators or loops", recurrent
-    if found.scans:
+    if features.scans:
         rest = 1.0 - convolution
         return "state-space model", "a state runs through h = a*h + b, and there is no attention", rest
     if convolution >= _LIKELY / 2 or len(mixing) >= _MANY:
         # Products with weights work on each place alone: only convolutions look to the side.
-        return _convolutional(found, convolution, work.share([*found.convolutions, *found.products]) or 0.0)
-    if found.recurrent:
+        return _convolutional(features, convolution, work.share([*features.convolutions, *features.products]) or 0.0)
+    if features.recurrent:
         return "recurrent network", "there are recurrent operators or loops", recurrent
-    if found.products:
+    if features.products:
         return (
             "multilayer perceptron",
             "matrix products with weights, and none of what other families have",
-            work.share(found.products) or 0.0,
+            work.share(features.products) or 0.0,
         )
     return "no network", "nothing is multiplied with weights", 0.0
 
 
-def _with_attention(found: Features, work: Work, convolution: float) -> tuple[str, str, float]:
+def _with_attention(features: Features, work: Work, convolution: float) -> tuple[str, str, float]:
     """Where attention and the products around it do most, a transformer; where convolutions do, a hybrid."""
     rest = 1.0 - convolution
-    count = len(found.attention)
+    count = len(features.attention)
     many = f"{count} attention{'' if count == 1 else 's'}"
-    patches = work.share(found.patches) or 0.0
+    patches = work.share(features.patches) or 0.0
     mostly = f"{convolution:.0%} of the arithmetic is convolution, beside {many}"
     if convolution - patches >= 0.5:
         return "convolutional network with attention", mostly, convolution
-    if convolution - patches >= 0.15 and not found.embeddings:
+    if convolution - patches >= 0.15 and not features.embeddings:
         return "hybrid of convolution and attention", mostly, rest
-    causal = sum(one.causal for one in found.attention)
-    crossing = sum(one.crosses for one in found.attention)
+    causal = sum(one.causal for one in features.attention)
+    crossing = sum(one.crosses for one in features.attention)
     if crossing and count > crossing:
-        kind = "encoder-decoder transformer" if causal or found.vocabulary is not None else "transformer with cross attention"
+        kind = "encoder-decoder transformer" if causal or features.vocabulary is not None else "transformer with cross attention"
         why = f"{crossing} of {many} from one sequence into another, {causal} causal"
-    elif found.patches and found.embeddings:
+    elif features.patches and features.embeddings:
         kind, why = "vision-language transformer", f"{many}, over tiles of an image and over embedded tokens"
     elif causal and causal * 2 >= count:
         kind, why = "decoder-only transformer", f"{causal} of {many} causal"
-    elif found.caches:
+    elif features.caches:
         kind, why = "decoder-only transformer", f"{many}, with keys that are kept from step to step"
-    elif found.patches or not found.embeddings:
-        kind, why = "vision transformer" if found.patches else "encoder transformer", f"{many}, none of them causal"
+    elif features.patches or not features.embeddings:
+        kind, why = "vision transformer" if features.patches else "encoder transformer", f"{many}, none of them causal"
     else:
         kind, why = "encoder-only transformer", f"{many}, {causal} of them causal, over embedded tokens"
     return kind, why, rest + patches
 
 
-def _convolutional(found: Features, convolution: float, decisive: float) -> tuple[str, str, float]:
-    if found.detection:
+def _convolutional(features: Features, convolution: float, decisive: float) -> tuple[str, str, float]:
+    if features.detection:
         return "convolutional detector", "convolutions, then boxes are suppressed or pooled", decisive
-    if found.depthwise and len(found.depthwise) * 2 >= len(found.spatial):
-        share = f"{len(found.depthwise)} of {len(found.spatial)} convolutions that mix places take each channel for itself"
+    if features.depthwise and len(features.depthwise) * 2 >= len(features.spatial):
+        share = f"{len(features.depthwise)} of {len(features.spatial)} convolutions that mix places take each channel for itself"
         return "depthwise-separable convolutional network", share, decisive
-    if len(found.upsampling) >= 2:
-        return "convolutional encoder-decoder", f"convolutions, with {len(found.upsampling)} steps that enlarge images", decisive
+    if len(features.upsampling) >= 2:
+        return "convolutional encoder-decoder", f"convolutions, with {len(features.upsampling)} steps that enlarge images", decisive
     return "convolutional network", f"{convolution:.0%} of the arithmetic is convolution, and nothing else mixes places", decisive
 
 
-def _traits(found: Features) -> tuple[str, ...]:
+def _traits(features: Features) -> tuple[str, ...]:
     """Further properties besides the family."""
     traits = {
-        "attention": bool(found.attention),
-        "decomposed attention": any(not one.is_fused for one in found.attention),
-        "causal": any(one.causal for one in found.attention),
-        "key-value cache": bool(found.caches),
-        "experts": bool(found.experts),
-        "recurrent": bool(found.recurrent),
-        "scan": bool(found.scans),
-        "depthwise": bool(found.depthwise),
-        "language model head": found.vocabulary is not None,
-        "token embedding": bool(found.embeddings),
-        "detection": bool(found.detection),
+        "attention": bool(features.attention),
+        "decomposed attention": any(not one.is_fused for one in features.attention),
+        "causal": any(one.causal for one in features.attention),
+        "key-value cache": bool(features.caches),
+        "experts": bool(features.experts),
+        "recurrent": bool(features.recurrent),
+        "scan": bool(features.scans),
+        "depthwise": bool(features.depthwise),
+        "language model head": features.vocabulary is not None,
+        "token embedding": bool(features.embeddings),
+        "detection": bool(features.detection),
     }
     return tuple(name for name, present in traits.items() if present)
 
@@ -321,15 +321,15 @@ def features_of(
     nodes: Sequence[Node], inputs: Iterable[Value], outputs: Iterable[Value], types: Inferred, triangles: Triangles
 ) -> Features:
     """Look at every node once, and at what leads to and from those that stand out."""
-    found = Features(attention=list(attentions(nodes, triangles)))
-    finder = _Finder(found, types, dict.fromkeys(inputs))
+    features = Features(attention=list(attentions(nodes, triangles)))
+    finder = _Finder(features, types, dict.fromkeys(inputs))
     for node in chosen(nodes, _stands_out):
         finder.look(node)
-    found.recurrent.extend(_repeated(found.products))
-    found.scans.extend(_unrolled(nodes))
-    found.caches = _caches(found.attention)
-    found.vocabulary = _vocabulary(found.embeddings, outputs, types)
-    return found
+    features.recurrent.extend(_repeated(features.products))
+    features.scans.extend(_unrolled(nodes))
+    features.caches = _caches(features.attention)
+    features.vocabulary = _vocabulary(features.embeddings, outputs, types)
+    return features
 
 
 _STANDING_OUT = frozenset({Family.CONVOLUTION, Family.RECURRENT})
@@ -344,8 +344,8 @@ def _stands_out(spec: OpSpec) -> bool:
 
 
 class _Finder:
-    def __init__(self, found: Features, types: Inferred, inputs: dict[Value, None]) -> None:
-        self.found = found
+    def __init__(self, features: Features, types: Inferred, inputs: dict[Value, None]) -> None:
+        self.found = features
         self.types = types
         self.inputs = inputs
 
@@ -457,16 +457,16 @@ def _repeated(products: Iterable[Node]) -> list[Node]:
             root = source(operand)
             if root is not None and root.node is None and root.users:
                 by_weight.setdefault(root, []).append(node)
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     for steps in by_weight.values():
         if len(steps) >= _CHAIN and all(before in _ancestors_of(after) for before, after in pairwise(steps)):
-            found.update(dict.fromkeys(steps))
-    return list(found)
+            nodes.update(dict.fromkeys(steps))
+    return list(nodes)
 
 
 def _ancestors_of(node: Node) -> list[Node]:
     """Return the nearest nodes that a node depends on, over all its operands."""
-    return [one for operand in node.inputs for one in ancestors(operand, _STEP)]
+    return [ancestor for operand in node.inputs for ancestor in ancestors(operand, _STEP)]
 
 
 _SUMS = frozenset({OpRole.ADD, OpRole.ADD_PRODUCT})
@@ -481,7 +481,7 @@ def _unrolled(nodes: Iterable[Node]) -> list[Node]:
             if product is None or not plays(product, OpRole.MULTIPLY):
                 continue
             before = [producer(factor) for factor in product.inputs]
-            sums = (one for one in before if one is not None and one is not node and plays(one, OpRole.ADD))
+            sums = (earlier for earlier in before if earlier is not None and earlier is not node and plays(earlier, OpRole.ADD))
             longest = max((length.get(one, 0) for one in sums), default=0)
             length[node] = max(length.get(node, 0), longest + 1)
     return [node for node, steps in length.items() if steps == _CHAIN]
@@ -490,8 +490,8 @@ def _unrolled(nodes: Iterable[Node]) -> list[Node]:
 def _caches(found: Iterable[Attention]) -> list[Node]:
     """Joins of an input with new keys, before attention."""
     joins: dict[Node, None] = {}
-    for one in found:
-        node = producer(one.key)
+    for attention in found:
+        node = producer(attention.key)
         if node is None or not plays(node, *_CACHES):
             continue
         origins = [source(operand) for operand in node.inputs]

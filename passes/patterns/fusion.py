@@ -96,19 +96,19 @@ class Fusion(Analysis[Fusions]):
         groups, costs = result.groups, ctx.get(NodeCosts())
         # An unknown operator may belong to a group.
         complete = not costs.missing
-        shown = sorted(groups, key=lambda one: -scale(0 if one.saved is None else one.saved))[: self.top] if self.top > 0 else groups
+        shown = sorted(groups, key=lambda group: -scale(0 if group.saved is None else group.saved))[: self.top] if self.top > 0 else groups
         patterns: dict[str, list[Group]] = {}
         for group in groups:
             patterns.setdefault(group.pattern, []).append(group)
         summary_rows = [
             (
                 name,
-                len(found),
-                sum(len(one.nodes) for one in found),
-                dim_cell(total_of(one.saved for one in found)),
-                sum(one.launches for one in found),
+                len(pattern),
+                sum(len(one.nodes) for one in pattern),
+                dim_cell(total_of(one.saved for one in pattern)),
+                sum(one.launches for one in pattern),
             )
-            for name, found in sorted(patterns.items())
+            for name, pattern in sorted(patterns.items())
         ]
         columns = ["pattern:text", "groups:count", "nodes:count", "saved:bytes", "launches:count"]
         tables = [Table.of(summary_rows, columns=columns, title="patterns"), _groups_table("groups", shown)]
@@ -119,8 +119,8 @@ class Fusion(Analysis[Fusions]):
             options=self.text,
             summary={
                 "group_count": at_least(len(groups), complete),
-                "saved_bytes": at_least(total_of(one.saved for one in groups), complete),
-                "saved_launches": at_least(sum(one.launches for one in groups), complete),
+                "saved_bytes": at_least(total_of(group.saved for group in groups), complete),
+                "saved_launches": at_least(sum(group.launches for group in groups), complete),
                 "moved_bytes": cell(costs.tally.moved, costs.tally.moved_limits),
                 "not_legal": at_least(len(result.refused), complete),
             },
@@ -151,17 +151,17 @@ def _groups_table(title: str, groups: Iterable[Group], *, legal: bool = True) ->
     columns = ["pattern:text", "module:text", "nodes:count", "first:node", "last:node", "operators:text", "moved:bytes", "saved:bytes"]
     rows = [
         (
-            one.pattern,
-            one.nodes[0].scope.path,
-            len(one.nodes),
-            one.nodes[0].name,
-            one.nodes[-1].name,
-            ", ".join(dict.fromkeys(node.op for node in one.nodes)),
-            dim_cell(one.unfused),
-            dim_cell(one.saved),
-            one.launches if legal else one.hindrance,
+            group.pattern,
+            group.nodes[0].scope.path,
+            len(group.nodes),
+            group.nodes[0].name,
+            group.nodes[-1].name,
+            ", ".join(dict.fromkeys(node.op for node in group.nodes)),
+            dim_cell(group.unfused),
+            dim_cell(group.saved),
+            group.launches if legal else group.hindrance,
         )
-        for one in groups
+        for group in groups
     ]
     return Table.of(rows, [*columns, "launches:count" if legal else "hindrance:text"], title=title)
 
@@ -182,9 +182,9 @@ class Matcher:
 
     def matches(self, nodes: Sequence[Node]) -> Iterator[Match]:
         """Yield every group, overlaps included."""
-        for one in attentions(nodes):
-            if not one.is_fused:
-                yield "attention", filled(one.nodes)
+        for attention in attentions(nodes):
+            if not attention.is_fused:
+                yield "attention", filled(attention.nodes)
         finders: tuple[Callable[[Node], Match | None], ...] = (self.rope, self.norm, self.gated, self.convolution, self.product)
         for finder in finders:
             for node in nodes:
@@ -207,14 +207,14 @@ class Matcher:
         if origin is None or origin is not other:
             return None
         products = [one for one in _behind(node) if plays(one, OpRole.MULTIPLY)]
-        sums = [one for product in products for one in users(product.outputs) if plays(one, OpRole.ADD)]
+        sums = [user for product in products for user in users(product.outputs) if plays(user, OpRole.ADD)]
         if len(sums) != 1:
             return None
         partners = [one for one in map(producer, sums[0].inputs) if one is not None and plays(one, OpRole.MULTIPLY)]
         group = {node, negated[0], *products, *partners, sums[0]}
         group |= set(_views_between(node, origin)) | set(_views_between(negated[0], origin))
         group |= {view for product in products for view in _views_between(product, node.outputs[0])}
-        listed = sorted(group, key=lambda one: one.order)
+        listed = sorted(group, key=lambda member: member.order)
         return ("rope", listed) if is_closed(listed) and len(partners) == 2 else None
 
     def norm(self, node: Node) -> Match | None:
@@ -224,7 +224,7 @@ class Matcher:
         for origin in self._origins(node.inputs[0]):
             first = self._first_reader(origin, node)
             group = closed(grow(first, self._normalizes, [origin])) if first is not None else []
-            roles = {role for one in group for role in roles_of(one)}
+            roles = {role for member in group for role in roles_of(member)}
             if OpRole.ROOT in roles and node in group and roles & {OpRole.MULTIPLY, OpRole.DIVIDE}:
                 centred = bool(roles & {OpRole.SUBTRACT, OpRole.CENTRED_MOMENT})
                 return ("layer norm" if centred else "rms norm", group)
@@ -282,7 +282,7 @@ class Matcher:
         if len(group) < 2:
             return None
         parts = [name]
-        if any(_folds(one) for one in group):
+        if any(_folds(member) for member in group):
             parts.append("bn")
         biased = len([one for one in group[0].inputs if one is not None]) > 2 or any(plays(one, OpRole.ADD) for one in group[1:2])
         if name == "gemm" and biased:
@@ -316,8 +316,8 @@ class Matcher:
 
     def _first_reader(self, origin: Value, mean: Node) -> Node | None:
         """Return the first node of the normalization."""
-        way = [one for one in users([origin]) if self._normalizes(one) and one.graph is mean.graph and not mean.is_before(one)]
-        return min(way, key=lambda one: one.order, default=None)
+        way = [user for user in users([origin]) if self._normalizes(user) and user.graph is mean.graph and not mean.is_before(user)]
+        return min(way, key=lambda step: step.order, default=None)
 
     def _count(self, value: Value) -> object:
         type_ = self.types.type_of(value)
@@ -337,20 +337,20 @@ def _folds(node: Node) -> bool:
 
 def _behind(node: Node) -> list[Node]:
     """Nodes that read a result, past views."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     pending = list(node.outputs)
     while pending:
-        for one in users([pending.pop()]):
-            if is_view(one):
-                pending.extend(one.outputs)
+        for user in users([pending.pop()]):
+            if is_view(user):
+                pending.extend(user.outputs)
             else:
-                found.append(one)
-    return found
+                nodes.append(user)
+    return nodes
 
 
 def _views_between(node: Node, origin: Value) -> list[Node]:
     """Views on the way from operands back to their origin; operands that come from elsewhere have none."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     for operand in node.inputs:
         way: list[Node] = []
         value = operand
@@ -358,8 +358,8 @@ def _views_between(node: Node, origin: Value) -> list[Node]:
             way.append(value.node)
             value = value.node.inputs[0]
         if value is origin:
-            found += way
-    return found
+            nodes += way
+    return nodes
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -375,14 +375,14 @@ def grow(start: Node, may_join: Callable[[Node], bool], roots: Iterable[Value] =
     known: set[Value] = {*start.outputs, *roots}
     pending = list(start.outputs) + list(roots)
     while pending and len(inside) < _MOST:
-        for node in sorted(users([pending.pop(0)]), key=lambda one: one.order):
+        for node in sorted(users([pending.pop(0)]), key=lambda user: user.order):
             if node in inside or node.graph is not start.graph or node.order < start.order or not may_join(node):
                 continue
             if all(operand is None or operand in known or is_constant(operand) for operand in node.inputs):
                 inside[node] = None
                 known.update(node.outputs)
                 pending.extend(node.outputs)
-    return sorted(inside, key=lambda one: one.order)
+    return sorted(inside, key=lambda inner: inner.order)
 
 
 def closed(nodes: Sequence[Node]) -> list[Node]:
@@ -404,13 +404,13 @@ def filled(nodes: Sequence[Node]) -> list[Node]:
             if user not in inside
             and user.graph is nodes[0].graph
             and user.is_before(nodes[-1])
-            and all(one in inside for one in users(user.outputs))
+            and all(user in inside for user in users(user.outputs))
             and not any(escapes(value) for value in user.outputs)
         ]
         if not beside:
             break
         inside.update(dict.fromkeys(beside))
-    return sorted(inside, key=lambda one: one.order)
+    return sorted(inside, key=lambda inner: inner.order)
 
 
 def is_closed(nodes: Sequence[Node]) -> bool:

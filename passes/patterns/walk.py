@@ -127,12 +127,12 @@ def is_constant(value: Value) -> bool:
 
 def users(values: Iterable[Value]) -> list[Node]:
     """Nodes that read any of the values, each once."""
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     for value in values:
         for user in value.users or ():
             if isinstance(user, Node):
-                found[user] = None
-    return list(found)
+                nodes[user] = None
+    return list(nodes)
 
 
 def escapes(value: Value) -> bool:
@@ -142,16 +142,16 @@ def escapes(value: Value) -> bool:
 
 def ancestors(value: Value | None, limit: int, through: Callable[[Node], bool] = lambda node: True) -> list[Node]:
     """Nodes that a value depends on, nearest first, at most so many; what lies behind a node that may not be passed is left out."""
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     pending = [value]
-    while pending and len(found) < limit:
-        node = None if (one := pending.pop(0)) is None else one.node
-        if node is None or node in found:
+    while pending and len(nodes) < limit:
+        node = None if (waiting := pending.pop(0)) is None else waiting.node
+        if node is None or node in nodes:
             continue
-        found[node] = None
+        nodes[node] = None
         if through(node):
             pending.extend(node.inputs)
-    return list(found)
+    return list(nodes)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -173,10 +173,10 @@ class Triangles:
         """Return whether the value is a square constant that separates later from earlier positions. Parameters are never read."""
         if value.role not in (Role.BUFFER, Role.CONSTANT):
             return False
-        found = self._known.get(value)
-        if found is None:
-            found = self._known[value] = self._is_triangle(value)
-        return found
+        cached = self._known.get(value)
+        if cached is None:
+            cached = self._known[value] = self._is_triangle(value)
+        return cached
 
     def _is_triangle(self, value: Value) -> bool:
         type_, owner = value.type, value.graph
@@ -253,9 +253,9 @@ def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Ite
             key = node.inputs[form.key if form.key < len(node.inputs) else form.query]
             yield Attention((node,), node.inputs[form.query], key, causal, why)
         else:
-            found = _decomposed(node, triangles)
-            if found is not None:
-                yield found
+            attention = _decomposed(node, triangles)
+            if attention is not None:
+                yield attention
 
 
 def _decomposed(softmax: Node, triangles: Triangles) -> Attention | None:

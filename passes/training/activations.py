@@ -69,10 +69,10 @@ class StepTimes:
             return 0.0
         if op.call is None:
             return self._seconds(0.0, sum(piece.size for piece in (*op.reads, *op.writes)))
-        found = self._known.get(id(op.call))
-        if found is None:
-            found = self._known[id(op.call)] = (op.call, self._timed(op))
-        return found[1]
+        cached = self._known.get(id(op.call))
+        if cached is None:
+            cached = self._known[id(op.call)] = (op.call, self._timed(op))
+        return cached[1]
 
     def cost(self, op: StepOp) -> Cost | None:
         """Return what an operator computes and moves, where that is known."""
@@ -388,19 +388,19 @@ def activations_csv(memory: StepMemory, kept: list[Kept], times: StepTimes) -> s
     ops = memory.trace.in_step(memory.trace.steady)
     rows = (
         (
-            one.piece.name,
-            one.created,
-            one.last_forward,
-            NEVER if one.first_backward is None else one.first_backward,
-            NEVER if one.last_backward is None else one.last_backward,
-            one.piece.size,
-            _nine_digits(one.idle_seconds),
-            NEVER if one.recompute_seconds is None else _nine_digits(one.recompute_seconds),
-            one.recompute_bytes,
-            _module_path(ops[one.created]),
+            kept.piece.name,
+            kept.created,
+            kept.last_forward,
+            NEVER if kept.first_backward is None else kept.first_backward,
+            NEVER if kept.last_backward is None else kept.last_backward,
+            kept.piece.size,
+            _nine_digits(kept.idle_seconds),
+            NEVER if kept.recompute_seconds is None else _nine_digits(kept.recompute_seconds),
+            kept.recompute_bytes,
+            _module_path(ops[kept.created]),
             times.said,
         )
-        for one in kept
+        for kept in kept
     )
     return _csv_text(ACTIVATIONS, rows)
 

@@ -152,17 +152,17 @@ class Checkpoint(Analysis[Checkpointed]):
             "device": result.times.device.name,
         }
         if result.chosen is not None:
-            one = result.chosen
+            chosen = result.chosen
             summary |= {
-                "budget_bytes": one.budget,
-                "budget_met": one.met,
-                "planned_peak_bytes": one.peak,
-                "extra_seconds": Quantity(one.seconds, _MODELLED),
-                "extra_ratio": Quantity(one.seconds / whole if whole else None, _MODELLED),
-                "bound_seconds": Quantity(one.bound, _MODELLED),
-                "proven_best": one.proven,
-                "method": one.method,
-                "says": _verdict(one, whole),
+                "budget_bytes": chosen.budget,
+                "budget_met": chosen.met,
+                "planned_peak_bytes": chosen.peak,
+                "extra_seconds": Quantity(chosen.seconds, _MODELLED),
+                "extra_ratio": Quantity(chosen.seconds / whole if whole else None, _MODELLED),
+                "bound_seconds": Quantity(chosen.bound, _MODELLED),
+                "proven_best": chosen.proven,
+                "method": chosen.method,
+                "says": _verdict(chosen, whole),
             }
         return Report(
             pass_name=self.name,
@@ -233,16 +233,16 @@ def budget_of(text: str, peak: int) -> int:
     return int(share * peak)
 
 
-def _verdict(one: Planned, whole: float) -> str:
-    if not one.met:
-        if one.bound is None:
+def _verdict(planned: Planned, whole: float) -> str:
+    if not planned.met:
+        if planned.bound is None:
             return "no plan is within the budget: proven"
         return "no plan within the budget was found; this one comes nearest"
-    if not one.seconds:
+    if not planned.seconds:
         return "nothing has to be recomputed"
-    if one.proven or one.bound is None:
+    if planned.proven or planned.bound is None:
         return "no plan within the budget is quicker: proven"
-    return f"the step takes {one.seconds / whole:.1%} longer, and with no plan less than {one.bound / whole:.1%}"
+    return f"the step takes {planned.seconds / whole:.1%} longer, and with no plan less than {planned.bound / whole:.1%}"
 
 
 def _recomputed(step: StepProblem, planned: Planned) -> list[tuple[str, int, int, str]]:
@@ -262,7 +262,7 @@ def curve_of(plans: CheckpointPlans) -> tuple[Series, ...]:
     points = plans.curve
     if len(points) < 2:
         return ()
-    data: dict[str, list[object]] = {"peak": [one.cost.peak for one in points], "extra": [one.cost.seconds for one in points]}
+    data: dict[str, list[object]] = {"peak": [point.cost.peak for point in points], "extra": [point.cost.seconds for point in points]}
     return (
         Series(
             "extra time by peak", Column("peak", Kind.BYTES), (Column("extra", Kind.SECONDS, provenance=_MODELLED),), data, stacked=False

@@ -36,9 +36,9 @@ from irscope.training import PHASES, Phase, Piece, Span, StepOp, Trace
 
 def trace_in(program: Program) -> Trace:
     """Return the captured training of a program; PassError where there is none."""
-    found = program.training
-    if isinstance(found, Trace):
-        return found
+    training = program.training
+    if isinstance(training, Trace):
+        return training
     raise PassError(
         "the model holds no training step, only a forward",
         code="IRS381",
@@ -216,9 +216,9 @@ class StepMemory:
         return moments(self.tape, self._stretch(step), self.trace.categories, self.sizes, least, most)
 
     def _stretch(self, step: int) -> Stretch:
-        found = self.steps[step].stretch
-        assert found is not None
-        return found
+        stretch = self.steps[step].stretch
+        assert stretch is not None
+        return stretch
 
     def counted_steps(self) -> list[CountedStep]:
         """Return each step's counters, what its peak is made of, and the peaks of its phases."""
@@ -244,11 +244,11 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
     sizes, steps = tape.numbers("central"), [span.name for span in trace.steps]
 
     def replay(sizes: Sequence[int], room: int | None, watch: Collection[str] = ()) -> Replayed:
-        found = tape.replay(CachingAllocator.of(target, room), sizes, watch)
+        replayed = tape.replay(CachingAllocator.of(target, room), sizes, watch)
         if target.device.lacks_cuda:
-            for one in found.outcomes:
-                one.stretch = None if one.stretch is None else _of_tensors(one.stretch, sizes)
-        return found
+            for outcome in replayed.outcomes:
+                outcome.stretch = None if outcome.stretch is None else _of_tensors(outcome.stretch, sizes)
+        return replayed
 
     try:
         central, fits = replay(sizes, BOUNDLESS if target.device.lacks_cuda else target.device.room_bytes, steps), True
@@ -259,10 +259,10 @@ def replay_steps(trace: Trace, target: Target) -> StepMemory:
     shown = max(range(len(steps)), key=lambda step: (getattr(central.outcomes[step].peak, counted), step))
     stretch = central.outcomes[shown].stretch
     assert stretch is not None
-    found = StepMemory(trace, target, tape, sizes, central, shown, moments(tape, stretch, trace.categories, sizes, least, most), fits)
+    memory = StepMemory(trace, target, tape, sizes, central, shown, moments(tape, stretch, trace.categories, sizes, least, most), fits)
     if not tape.is_exact:
-        found.low, found.high = (None if ends is None else replay(ends, BOUNDLESS) for ends in (least, most))
-    return found
+        memory.low, memory.high = (None if ends is None else replay(ends, BOUNDLESS) for ends in (least, most))
+    return memory
 
 
 def _of_tensors(stretch: Stretch, sizes: Sequence[int]) -> Stretch:
@@ -460,7 +460,7 @@ def counted_note(memory: StepMemory, when: str) -> str:
     return f"counters are those of torch.cuda.memory_stats() on {memory.target.text}: {when}"
 
 
-def _timeline(memory: StepMemory, found: Footprint) -> tuple[Series, ...]:
+def _timeline(memory: StepMemory, footprint: Footprint) -> tuple[Series, ...]:
     """Bytes by category at each operator of the step that is shown, with its phases."""
     ops = memory.ops
     marks: list[Mark] = []
@@ -471,4 +471,4 @@ def _timeline(memory: StepMemory, found: Footprint) -> tuple[Series, ...]:
         if op.phase != before and op.phase == "optimizer" and at > len(ops) // 2:
             marks.append(Mark(at, "optimizer"))
         before = op.phase
-    return tuple(replace(one, marks=(*one.marks, *marks)) for one in found.series())
+    return tuple(replace(one, marks=(*one.marks, *marks)) for one in footprint.series())

@@ -158,7 +158,7 @@ class _Said:
         text = self.text(key)
         parts = text[1:-1].split(", ") if text.startswith("[") else []
         words = {"true": 1, "false": 0}
-        found = [words[one] if one in words else int(one) if _NUMBER.fullmatch(one) else -1 for one in parts]
+        found = [words[part] if part in words else int(part) if _NUMBER.fullmatch(part) else -1 for part in parts]
         return found if len(found) == layers and min(found) >= 0 else None
 
     def has(self, beginning: str) -> bool:
@@ -192,12 +192,12 @@ def _layers(said: _Said) -> tuple[dict[Kept, int], bool, int]:
     rank = said.number("attention.kv_lora_rank")
     is_latent = bool(rank) and set(heads) <= {0, 1} and key == (rank or 0) + (said.number("rope.dimension_count") or 0)
     shared = said.number("attention.shared_kv_layers") or 0
-    found: Counter[Kept] = Counter()
+    counter: Counter[Kept] = Counter()
     for layer in range(count - shared if 0 <= shared < count else count):
         if heads[layer]:
             inside = in_window[layer]
-            found[Kept(heads[layer], keys[inside], values[inside], window if inside else 0)] += 1
-    return dict(found), is_latent, 0 if any(in_window) or said.text("attention.sliding_window_pattern") else window
+            counter[Kept(heads[layer], keys[inside], values[inside], window if inside else 0)] += 1
+    return dict(counter), is_latent, 0 if any(in_window) or said.text("attention.sliding_window_pattern") else window
 
 
 def _heads(said: _Said, count: int) -> list[int]:

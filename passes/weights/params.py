@@ -239,23 +239,23 @@ def _statistics_cells(made: TensorStatistics, spectral: bool) -> list[object]:
         made.near_zeros, made.nan, made.inf, made.outliers, made.entropy, *quantiles, made.dead_rows, made.dead_columns, made.two_of_four,
     ]  # fmt: skip
     if spectral:
-        found = made.spectrum
-        cells += [None] * 3 if found is None else [*_spectrum(found, made.l2)]
+        spectrum = made.spectrum
+        cells += [None] * 3 if spectrum is None else [*_spectrum(spectrum, made.l2)]
     return cells
 
 
-def _spectrum(found: Spectrum, l2: float | None) -> Iterator[object]:
+def _spectrum(spectrum: Spectrum, l2: float | None) -> Iterator[object]:
     """Norm, residual and stable rank; the norm is |Av| of a unit vector, so it is at least that."""
-    yield Quantity(found.norm, Provenance.MODELLED, lo=found.norm, hi=found.high)
-    yield found.residual
-    low = (l2 / found.high) ** 2 if l2 is not None and found.high else found.stable_rank
-    yield Quantity(found.stable_rank, Provenance.MODELLED, lo=min(low, found.stable_rank), hi=found.stable_rank)
+    yield Quantity(spectrum.norm, Provenance.MODELLED, lo=spectrum.norm, hi=spectrum.high)
+    yield spectrum.residual
+    low = (l2 / spectrum.high) ** 2 if l2 is not None and spectrum.high else spectrum.stable_rank
+    yield Quantity(spectrum.stable_rank, Provenance.MODELLED, lo=min(low, spectrum.stable_rank), hi=spectrum.stable_rank)
 
 
-def _quantile(found: Quantile) -> object:
-    if found.low == found.high:
-        return found.value
-    return Quantity(found.value, Provenance.MODELLED, lo=found.low, hi=found.high)
+def _quantile(quantile: Quantile) -> object:
+    if quantile.low == quantile.high:
+        return quantile.value
+    return Quantity(quantile.value, Provenance.MODELLED, lo=quantile.low, hi=quantile.high)
 
 
 def value_tables(look: Look) -> tuple[dict[str, object], list[Table], tuple[str, ...]]:

@@ -90,7 +90,7 @@ class Pruning:
     @property
     def kept(self) -> tuple[Quantity, ...]:
         """Return what is left of all matrices when the same share of each is pruned; nothing where no element is other than zero."""
-        known = [one for one in self.thinned if one.kept]
+        known = [thinned for thinned in self.thinned if thinned.kept]
         whole = sum(one.energy for one in known)
         if not whole:
             return ()
@@ -123,7 +123,7 @@ class PruneReport(Analysis[Pruning]):
         look = ctx.get(shared_look(self.wants(), ctx))
         totals = count_parameters(ctx.program)
         distinct = [weight for weight in totals.weights if weight not in totals.tied_to]
-        dead = [found for weight in distinct for found in _dead_slices(weight, look)]
+        dead = [dead_slices for weight in distinct for dead_slices in _dead_slices(weight, look)]
         thinned = [Thinned.of(weight, look.statistics[weight]) for weight in distinct if _is_looked_at(weight, look, ctx)]
         return Pruning(dead, thinned, look.unread)
 
@@ -191,7 +191,7 @@ def _sums_over_second(weight: Value) -> bool:
     """Return whether products are summed over the second axis of a weight, as in linear layers and convolutions; else over the first."""
     value, is_second = weight, True
     while True:
-        user = next((one for one in value.users or () if isinstance(one, Node)), None)
+        user = next((user for user in value.users or () if isinstance(user, Node)), None)
         if user is None:
             return is_second
         if plays(user, OpRole.TRANSPOSE) and len(value.users or ()) == 1:

@@ -81,12 +81,12 @@ class Storing:
     @property
     def after(self) -> int:
         """Bytes of all weights then."""
-        return self.before - sum(one.before - one.after for one in self.matrices)
+        return self.before - sum(stored.before - stored.after for stored in self.matrices)
 
     @property
     def stored(self) -> list[Stored]:
         """Return the tensors that do not stay as they are."""
-        return [one for one in self.matrices if not one.kept]
+        return [stored for stored in self.matrices if not stored.kept]
 
 
 @dataclass(frozen=True)
@@ -119,37 +119,37 @@ class StoreAs(Analysis[Storing]):
         if before := next(_quantised(totals), ""):
             hint = f"--as {scheme.name} is for models with plain weights"
             raise UsageError(f"its weights are quantised already ({before})", code="IRS432", where=program.path, hint=hint)
-        found = Storing(scheme, before=int_or_zero(totals.every_byte), unsized=len(totals.unsized))
+        storing = Storing(scheme, before=int_or_zero(totals.every_byte), unsized=len(totals.unsized))
         uses = _uses(totals, program.has_graph)
         for weight in totals.weights:
             if weight in totals.tied_to or not is_matrix(weight, program):
-                found.others += weight not in totals.tied_to
+                storing.others += weight not in totals.tied_to
                 continue
-            found.matrices.append(_stored(weight, uses.get(weight, _Use("no product uses it")), scheme))
-        if not found.stored:
-            reasons = dict.fromkeys(one.kept for one in found.matrices if one.kept)
+            storing.matrices.append(_stored(weight, uses.get(weight, _Use("no product uses it")), scheme))
+        if not storing.stored:
+            reasons = dict.fromkeys(stored.kept for stored in storing.matrices if stored.kept)
             said = f"no matrix can be stored as {scheme.text}" + (f": {next(iter(reasons))}" if reasons else "")
-            hint = "--as int8 stores matrices of any size" if any("inputs" in one or "outputs" in one for one in reasons) else ""
+            hint = "--as int8 stores matrices of any size" if any("inputs" in reason or "outputs" in reason for reason in reasons) else ""
             raise UsageError(said, code="IRS432", where=program.path, hint=hint)
-        self._measure(found, ctx)
+        self._measure(storing, ctx)
         if program.has_graph and program.training is None:
-            _find_peak(found, ctx)
-        return found
+            _find_peak(storing, ctx)
+        return storing
 
-    def _measure(self, found: Storing, ctx: PassContext) -> None:
+    def _measure(self, storing: Storing, ctx: PassContext) -> None:
         """Round, where the values are there."""
         from irscope.passes.weights.values import open_weights
         from irscope.weights.losses import choice_of, in_rows, measured_noise
         from irscope.weights.source import Unreadable
         from irscope.weights.tensors import stored_tensor
 
-        size = sum(one.before for one in found.stored)
+        size = sum(one.before for one in storing.stored)
         if self.measure == "no" or (self.measure == "auto" and size > _READ_AT_MOST):
             return
-        choice = choice_of(*found.scheme.measured)
+        choice = choice_of(*storing.scheme.measured)
         jobs, taken, problems = [], [], {}
         with open_weights(ctx, self.allow) as files:
-            for one in found.stored:
+            for one in storing.stored:
                 try:
                     jobs.append((in_rows(stored_tensor(one.weight, files)), 0.0))
                     taken.append(one.weight)
@@ -162,12 +162,12 @@ class StoreAs(Analysis[Storing]):
                 problems[weight] = noise
             else:
                 decibels[weight] = noise.decibels()[choice.key]
-        found.measured = bool(decibels)
-        found.matrices = [
+        storing.measured = bool(decibels)
+        storing.matrices = [
             Stored(
                 one.weight, one.before, one.after, one.kept, one.outputs, one.inputs, decibels.get(one.weight), problems.get(one.weight, "")
             )
-            for one in found.matrices
+            for one in storing.matrices
         ]
 
     def report(self, result: Storing, ctx: PassContext) -> Report:
@@ -202,15 +202,15 @@ class StoreAs(Analysis[Storing]):
         ]
         rows = [
             (
-                one.weight.name,
-                one.weight.type.shape,
-                one.before,
-                one.after,
-                _bits_each(one),
-                "" if one.kept else one.decibels,
-                one.kept,
+                stored.weight.name,
+                stored.weight.type.shape,
+                stored.before,
+                stored.after,
+                _bits_each(stored),
+                "" if stored.kept else stored.decibels,
+                stored.kept,
             )
-            for one in sorted(result.matrices, key=lambda one: -one.before)
+            for stored in sorted(result.matrices, key=lambda stored: -stored.before)
         ]
         sums = [(kept, *numbers) for kept, numbers in _by_reason(result).items()]
         tables = (
@@ -272,14 +272,14 @@ def _uses(totals: ParameterTotals, has_graph: bool) -> dict[Value, _Use]:
     tied: dict[Value, list[Value]] = {}
     for other, first in totals.tied_to.items():
         tied.setdefault(first, []).append(other)
-    found = {weight: _use_in_graph([weight, *tied.get(weight, ())]) for weight in weights}
-    rows = {weight.type.shape[0] for weight, use in found.items() if use.role == "embedding" and weight.type.shape}
-    for weight, use in found.items():
+    uses = {weight: _use_in_graph([weight, *tied.get(weight, ())]) for weight in weights}
+    rows = {weight.type.shape[0] for weight, use in uses.items() if use.role == "embedding" and weight.type.shape}
+    for weight, use in uses.items():
         shape = weight.type.shape or ()
         outputs = shape[1 if use.swapped else 0] if len(shape) == 2 else None
         if not use.role and not use.kept and (_HEAD.search(str(weight.name)) or (outputs in rows and _gives_result(weight))):
-            found[weight] = _Use("", "head", use.swapped)
-    return found
+            uses[weight] = _Use("", "head", use.swapped)
+    return uses
 
 
 def _use_by_name(name: str) -> _Use:
@@ -364,32 +364,32 @@ _KERNELS: Final = {
 }
 
 
-def _find_peak(found: Storing, ctx: PassContext) -> None:
+def _find_peak(storing: Storing, ctx: PassContext) -> None:
     """Find the peak of a run, and what it would be."""
     footprint: Footprint | None = ctx.get(Liveness()).footprint
     if footprint is None or not isinstance(footprint.peak.value, int):
         return
-    found.peak, found.what = footprint.peak, footprint.what
-    saved = found.before - found.after
+    storing.peak, storing.what = footprint.peak, footprint.what
+    saved = storing.before - storing.after
     least = max(0, footprint.peak.value - saved)
-    besides = _besides(found, ctx)
+    besides = _besides(storing, ctx)
     most = None if besides is None else least + besides
     ends = footprint.peak.ends
     low = least if ends[0] is None else max(0, int(ends[0]) - saved)
     high = None if most is None or ends[1] is None else max(most, int(ends[1]) - saved + (besides or 0))
-    found.after_peak = Quantity(least if most is None else most, Provenance.MODELLED, lo=low, hi=high)
+    storing.after_peak = Quantity(least if most is None else most, Provenance.MODELLED, lo=low, hi=high)
 
 
-def _besides(found: Storing, ctx: PassContext) -> int | None:
+def _besides(storing: Storing, ctx: PassContext) -> int | None:
     """Return the most that a kernel takes besides its output; None where that, or a size, is not known."""
-    scheme = found.scheme
+    scheme = storing.scheme
     if scheme.family == "bitsandbytes" and scheme.name != "int8":
-        return max(one.before for one in found.stored)
+        return max(one.before for one in storing.stored)
     if scheme.family not in ("bitsandbytes", "float8"):
         return None
     types = ctx.get(Shapes)
     most = 0
-    for one in found.stored:
+    for one in storing.stored:
         for node in one.weight.users or ():
             numel = types.type_of(node.inputs[0]).numel if isinstance(node, Node) and node.inputs and node.inputs[0] is not None else 0
             if not isinstance(numel, int):
@@ -422,17 +422,17 @@ def _sum(size: int, result: Storing) -> object:
     return Quantity(size, lo=size) if result.unsized else size
 
 
-def _bits_each(one: Stored) -> float | None:
-    return 8 * one.after / one.count if one.count else None
+def _bits_each(stored: Stored) -> float | None:
+    return 8 * stored.after / stored.count if stored.count else None
 
 
 def _by_reason(result: Storing) -> dict[str, list[int]]:
     found = {result.scheme.text: [0, 0, 0]}
-    for one in result.matrices:
-        sums = found.setdefault(f"kept: {one.kept}" if one.kept else result.scheme.text, [0, 0, 0])
-        for place, number in enumerate((1, one.before, one.after)):
+    for stored in result.matrices:
+        sums = found.setdefault(f"kept: {stored.kept}" if stored.kept else result.scheme.text, [0, 0, 0])
+        for place, number in enumerate((1, stored.before, stored.after)):
             sums[place] += number
-    matrices = sum(one.before for one in result.matrices)
+    matrices = sum(stored.before for stored in result.matrices)
     found["kept: no matrices (norms, biases, buffers)"] = [result.others, result.before - matrices, result.before - matrices]
     found["all"] = [len(result.matrices) + result.others, result.before, result.after]
     return found

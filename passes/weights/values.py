@@ -77,11 +77,11 @@ class WeightValues(Analysis[Look]):
             weights = [weight for weight in totals.weights if weight not in totals.tied_to]
             tensors = [_stored(weight, files) for weight in weights]
             logical = logical_weights(ctx.program, files)
-            every = [*tensors, *(one.tensor for one in logical)]
+            every = [*tensors, *(logical.tensor for logical in logical)]
             options = Options(self.histogram, self.near_zero, self.threads)
             if self.rounding:
                 places = {weight: place for place, weight in enumerate(weights)}
-                near = [*range(len(tensors)), *(places.get(one.weight, len(tensors)) for one in logical)]
+                near = [*range(len(tensors)), *(places.get(logical.weight, len(tensors)) for logical in logical)]
                 found = self._in_lots(every, near, options, files, weights, look, ctx)
             else:
                 found = scan(every, files, options, ctx.tick)
@@ -127,7 +127,7 @@ class WeightValues(Analysis[Look]):
         for places in lots([every[index] for index in order], MOST_HELD):
             lot = [order[place] for place in places]
             tensors = [every[index] for index in lot]
-            progress.begin(sum(one.bytes for one in tensors if isinstance(one, Stored)), looks=4 if self.spectral else 3)
+            progress.begin(sum(tensor.bytes for tensor in tensors if isinstance(tensor, Stored)), looks=4 if self.spectral else 3)
             hold(tensors, files, self.threads, MOST_HELD, progress.tick)
             made = scan(tensors, files, options, progress.next, compiled)
             if self.spectral:
@@ -488,11 +488,11 @@ class QuantizeError(Analysis[WeightErrors]):
             Column("smallest_bytes", Kind.BYTES),
             *(Column(key, Kind.NUMBER, help="dB") for key in keys),
         ]
-        rows = [(*_head(one), *(one.decibels[key] for key in keys)) for one in result.tensors]
-        before = sum(int_or_zero(one.weight.type.nbytes) for one in result.tensors)
+        rows = [(*_head(tensor), *(tensor.decibels[key] for key in keys)) for tensor in result.tensors]
+        before = sum(int_or_zero(tensor.weight.type.nbytes) for tensor in result.tensors)
         after = sum(
-            int_or_zero(one.weight.type.nbytes) if one.bytes is None else min(one.bytes, int_or_zero(one.weight.type.nbytes))
-            for one in result.tensors
+            int_or_zero(tensor.weight.type.nbytes) if tensor.bytes is None else min(tensor.bytes, int_or_zero(tensor.weight.type.nbytes))
+            for tensor in result.tensors
         )
         known, complete = len(result.tensors), not result.unread
         return Report(
@@ -501,7 +501,7 @@ class QuantizeError(Analysis[WeightErrors]):
             summary={
                 "target_db": self.target,
                 "matrices_count": within(known, len(result.unread)),
-                "reached_count": at_least(sum(bool(one.smallest) for one in result.tensors), complete),
+                "reached_count": at_least(sum(bool(tensor.smallest) for tensor in result.tensors), complete),
                 "bytes": at_least(before, complete),
                 "smallest_bytes": at_least(after, complete),
             },
@@ -513,6 +513,6 @@ class QuantizeError(Analysis[WeightErrors]):
         )
 
 
-def _head(one: TensorError) -> tuple[object, ...]:
-    type_ = one.weight.type
-    return one.weight.name, type_.dtype.text, type_.shape, int_or_zero(one.weight.type.nbytes), one.smallest, one.bits, one.bytes
+def _head(error: TensorError) -> tuple[object, ...]:
+    type_ = error.weight.type
+    return error.weight.name, type_.dtype.text, type_.shape, int_or_zero(error.weight.type.nbytes), error.smallest, error.bits, error.bytes

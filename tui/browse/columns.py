@@ -77,7 +77,7 @@ def _least_times(source: ColumnSource) -> Column:
     from irscope.passes.cost.roofline import Roofline
 
     times = source.manager().get(Roofline(top=0))
-    seconds = {one.node.name: times.seconds_of(one) for one in times.nodes if one.binding != UNKNOWN}
+    seconds = {node.node.name: times.seconds_of(node) for node in times.nodes if node.binding != UNKNOWN}
     return source.sum_up("least time", Kind.SECONDS, lambda node: seconds.get(node.name))
 
 
@@ -101,11 +101,11 @@ def _coverage(source: ColumnSource) -> Column:
 
 def _lacking(source: ColumnSource) -> Mask:
     """Return the rows that lack a number: FLOPs, or bytes of the results."""
-    found = np.zeros(len(source.outline), dtype=np.bool_)
+    mask = np.zeros(len(source.outline), dtype=np.bool_)
     for column in (source.results.flops, source.results.sizes):
         if column is not None:
-            found |= np.array([value is None for value in column.values.distinct] or [False], dtype=np.bool_)[column.values.codes]
-    return found
+            mask |= np.array([value is None for value in column.values.distinct] or [False], dtype=np.bool_)[column.values.codes]
+    return mask
 
 
 def _shares(source: ColumnSource) -> Column | None:
@@ -151,7 +151,7 @@ def _of_package(plugin: Plugin, source: ColumnSource) -> Column:
 
 def column_of_table(outline: Outline, table: Table, key: str) -> Column | None:
     """Return a column of a report on the rows that its table is about; None where it is about no nodes, or the column holds no numbers."""
-    column = next((one for one in table.columns if one.key == key), None)
+    column = next((column for column in table.columns if column.key == key), None)
     rows = None if column is None or not column.kind.is_number else node_rows(outline, table)
     if column is None or not rows:
         return None

@@ -131,8 +131,8 @@ class Kinds(Generic[K]):
 
     def where(self, holds: Callable[[K], bool]) -> Mask:
         """Return the rows of those kinds for which something holds."""
-        found: Mask = np.array([*map(holds, self.kinds), False], dtype=np.bool_)[self.rows]
-        return found
+        mask: Mask = np.array([*map(holds, self.kinds), False], dtype=np.bool_)[self.rows]
+        return mask
 
 
 class Matcher:
@@ -157,12 +157,12 @@ class Matcher:
     def modules(self) -> RowTexts:
         """Paths of modules, names of functions and regions."""
         groups = (item if isinstance(item, Group) else None for item in self._outline.items)
-        return RowTexts("" if one is None else one.scope.path if one.scope is not None else one.name for one in groups)
+        return RowTexts("" if group is None else group.scope.path if group.scope is not None else group.name for group in groups)
 
     @cached_property
     def _is_node(self) -> Mask:
-        found: Mask = self._outline.operators[0] >= 0
-        return found
+        mask: Mask = self._outline.operators[0] >= 0
+        return mask
 
     @cached_property
     def _ops(self) -> Kinds[str]:
@@ -188,11 +188,11 @@ class Matcher:
 
     def matches(self, terms: tuple[Term, ...], flops: Column | None, size: Column | None) -> Mask:
         """Return which rows match all terms; comparisons match nothing as long as their column is not there."""
-        found = self._is_node.copy()
+        mask = self._is_node.copy()
         for term in terms:
             hit = self._term(term, flops, size)
-            found &= ~hit if term.negated else hit
-        return found
+            mask &= ~hit if term.negated else hit
+        return mask
 
     def _term(self, term: Term, flops: Column | None, size: Column | None) -> Mask:
         if term.field in ("flops", "mem"):
@@ -213,10 +213,10 @@ class Matcher:
         return self.texts.containing(term.text) & self._is_node
 
     def _sharing(self, name: str) -> Mask:
-        found = np.zeros(len(self._outline), dtype=np.bool_)
+        mask = np.zeros(len(self._outline), dtype=np.bool_)
         if self.aliases is not None and name:
-            found[self.aliases.rows_of(self._named(name))] = True
-        return found
+            mask[self.aliases.rows_of(self._named(name))] = True
+        return mask
 
     def _named(self, name: str) -> Iterator[Value]:
         """Yield the values of exactly this name, those that the model is given included."""
@@ -250,8 +250,8 @@ class Matcher:
         if column is None:
             return np.zeros(len(self._outline), dtype=np.bool_)
         # A formula, which is NaN here, is above and below nothing.
-        found: Mask = _COMPARE[term.text](column.values.numbers, term.limit)
-        return found
+        mask: Mask = _COMPARE[term.text](column.values.numbers, term.limit)
+        return mask
 
     def _unknown(self, column: Column | None) -> Mask:
         if column is None:

@@ -81,8 +81,8 @@ class Outline:
 
     def children(self, row: int) -> Ints:
         """Return the rows directly below a row."""
-        found: Ints = np.flatnonzero(self.parent[row + 1 : int(self.end[row])] == row) + (row + 1)
-        return found
+        ints: Ints = np.flatnonzero(self.parent[row + 1 : int(self.end[row])] == row) + (row + 1)
+        return ints
 
     @cached_property
     def operators(self) -> tuple[Rows, Sequence[str]]:
@@ -327,11 +327,11 @@ def _shapes(outline: Outline) -> list[int]:
         shapes[row] = number = numbers.setdefault(key, len(numbers))
         above = parents[row]
         if above >= 0:
-            found = inside.get(above)
-            if found is None:
+            inner = inside.get(above)
+            if inner is None:
                 inside[above] = [number]
             else:
-                found.append(number)
+                inner.append(number)
     return shapes
 
 
@@ -573,12 +573,12 @@ class TreeModel:
 class AliasSets:
     """The values of each storage that more than one value has."""
 
-    def __init__(self, outline: Outline, found: Aliases) -> None:
+    def __init__(self, outline: Outline, aliases: Aliases) -> None:
         self._outline = outline
-        self._found = found
+        self._found = aliases
         self._members: dict[Value, list[Value]] = {}
-        for value in list(found.parents):
-            self._members.setdefault(found.storage(value), []).append(value)
+        for value in list(aliases.parents):
+            self._members.setdefault(aliases.storage(value), []).append(value)
 
     def storage(self, value: Value) -> Value:
         """Return the value that defines a value's storage."""

@@ -61,7 +61,7 @@ def tracks_of(lines: Sequence[Track]) -> list[int]:
         placed[begin] = row
         return row
 
-    for begin in sorted(spans, key=lambda one: (spans[one][1] - spans[one][0], one)):
+    for begin in sorted(spans, key=lambda span: (spans[span][1] - spans[span][0], span)):
         place(begin)
     return [placed[begin] if begin != end else -1 for begin, end in lines]
 
@@ -145,14 +145,14 @@ class Canvas:
         gaps: dict[tuple[int, int], list[int]] = {}
         for number, line in enumerate(lines):
             gaps.setdefault(line.gap, []).append(number)
-        found = [0] * len(lines)
+        turn_rows = [0] * len(lines)
         for numbers in gaps.values():
             rows = tracks_of([Track(int(lines[number].points[0][0]), int(lines[number].points[3][0])) for number in numbers])
             for number, row in zip(numbers, rows, strict=True):
                 leaves = int(lines[number].points[1][1])
                 # Below a border there is one row more: the border itself.
-                found[number] = leaves + 1 + max(row, 0) + (tops.get(lines[number].gap[0]) == leaves)
-        return found
+                turn_rows[number] = leaves + 1 + max(row, 0) + (tops.get(lines[number].gap[0]) == leaves)
+        return turn_rows
 
     # -- where things are --------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Canvas:
         chip = self.chip_of.get(number)
         if chip is not None:
             return chip.middle, chip.top
-        frame = next((one for one in self.frames if one.box.number == number), None)
+        frame = next((frame for frame in self.frames if frame.box.number == number), None)
         return None if frame is None else (int(frame.left + frame.width // 2), int(frame.top))
 
     def beside(self, number: int, by: int) -> Box | None:

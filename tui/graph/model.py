@@ -159,16 +159,16 @@ class GraphModel:
     def _nodes_at(self, row: int) -> list[Node]:
         """Return the node of a row, or those of a module."""
         outline, graph = self.browse.outline, self.browse.program.graph
-        found: dict[Node, None] = {}
-        for one in range(row, min(int(outline.end[row]), row + 2 * _MOST_INSIDE)):
-            item = outline.items[one]
+        nodes: dict[Node, None] = {}
+        for index in range(row, min(int(outline.end[row]), row + 2 * _MOST_INSIDE)):
+            item = outline.items[index]
             node = outermost(item, graph) if isinstance(item, Node) else None
             if node is not None:
-                found[node] = None
-                if len(found) > _MOST_INSIDE:
+                nodes[node] = None
+                if len(nodes) > _MOST_INSIDE:
                     # Of a large module the beginning.
-                    return list(found)[:1]
-        return list(found)
+                    return list(nodes)[:1]
+        return list(nodes)
 
     # -- the selection -----------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class GraphModel:
             found = [self._maker(drawn, box.value)] if upward and upward_ends else self._readers(drawn, [box.value]) if not upward else []
         elif number in drawn.opened:
             # The first or last box inside an open module.
-            inside = [one for one in box.children if one in drawn.tree.boxes[number].children]
+            inside = [child for child in box.children if child in drawn.tree.boxes[number].children]
             found = inside[:1] if not upward else inside[-1:]
         else:
             found = self._passing(drawn, box, upward=upward)
@@ -318,7 +318,7 @@ class GraphModel:
         return self._try(drawn, opened)
 
     def _inside(self, drawn: Drawn, number: int) -> set[int]:
-        return {one for one in drawn.opened if number in drawn.tree.around(one)}
+        return {model for model in drawn.opened if number in drawn.tree.around(model)}
 
     def _try(self, drawn: Drawn, opened: set[int]) -> str:
         count = drawn.count(opened)

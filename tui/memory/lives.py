@@ -71,10 +71,10 @@ class Lives:
 
     def inside(self, binding: Binding) -> Floats:
         """Bytes at each step that only exist within it."""
-        found: Floats = np.zeros(len(self.steps), dtype=np.float64)
+        floats: Floats = np.zeros(len(self.steps), dtype=np.float64)
         if len(self._inside_steps):
-            found[self._inside_steps] = np.nan_to_num(self._inside.bound(binding).numbers)
-        return found
+            floats[self._inside_steps] = np.nan_to_num(self._inside.bound(binding).numbers)
+        return floats
 
     def heights(self, binding: Binding) -> Floats:
         """Bytes alive at each step; NaN where a size has no value."""
@@ -93,8 +93,8 @@ class Lives:
 
     def alive(self, first: int, last: int | None = None) -> Ints:
         """Return the storages alive at a step, or at any of several, by their number."""
-        found: Ints = np.flatnonzero((self.born <= (first if last is None else last)) & (self.dies >= first))
-        return found
+        ints: Ints = np.flatnonzero((self.born <= (first if last is None else last)) & (self.dies >= first))
+        return ints
 
     @cached_property
     def _moved_in(self) -> Mapping[Value, tuple[LiveRange, Tenant]]:
@@ -116,9 +116,9 @@ class Lives:
         return self._moved_in.get(value)
 
 
-def category_of(one: LiveRange) -> str:
+def category_of(life: LiveRange) -> str:
     """Return the category of a tensor in the model."""
-    return "output" if one.is_output else "activation"
+    return "output" if life.is_output else "activation"
 
 
 def maker_of(tensor: LiveRange | Tenant) -> str:
@@ -150,12 +150,12 @@ _OTHERS: Mapping[str, Sequence[str]] = {
 class Measured:
     """A sum whose sizes are all numbers, over the steps of the program that is shown."""
 
-    def __init__(self, found: Footprint, steps: Sequence[Node]) -> None:
-        self.found = found
-        self.place = _places(found.steps, steps)
-        self.heights: Floats = np.array([float(str(size)) for size in found.heights], dtype=np.float64)[self.place]
-        columns = {key: numbers_of(column) for key, column in found.parts.items()}
-        unsure = {key: _modelled(column) for key, column in found.parts.items()}
+    def __init__(self, footprint: Footprint, steps: Sequence[Node]) -> None:
+        self.found = footprint
+        self.place = _places(footprint.steps, steps)
+        self.heights: Floats = np.array([float(str(size)) for size in footprint.heights], dtype=np.float64)[self.place]
+        columns = {key: numbers_of(column) for key, column in footprint.parts.items()}
+        unsure = {key: _modelled(column) for key, column in footprint.parts.items()}
         self.parts: dict[str, Floats] = {}
         self.modelled: dict[str, Mask] = {}
         """Of parts that are modelled at some step: at which."""
@@ -185,10 +185,10 @@ def _modelled(column: Sequence[object]) -> Mask | None:
 
 def measured(live: Timeline, steps: Sequence[Node] | None = None) -> Measured | None:
     """Return the sum of an answer, over the steps of another program of the same nodes; None where some size is no number."""
-    found = live.footprint
-    if found is None or not found.steps or not all(isinstance(size, int) for size in found.heights):
+    footprint = live.footprint
+    if footprint is None or not footprint.steps or not all(isinstance(size, int) for size in footprint.heights):
         return None
-    return Measured(found, live.steps if steps is None else steps)
+    return Measured(footprint, live.steps if steps is None else steps)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Occupants:
             everything = everything + found[name]
         left = set(groups) - set(largest)
         if left:
-            number = [one for name in left for one in groups[name]]
+            number = [group for name in left for group in groups[name]]
             found[OTHERS] = self.over(np.isin(labels, number))
             everything = everything + found[OTHERS]
         found[REST] = total - everything
@@ -291,7 +291,7 @@ def module_groups(names: Sequence[str], fixed: Sequence[str], at_peak: Floats, s
     groups: dict[tuple[str, ...], list[int]] = {(): list(paths)}
     closed: set[tuple[str, ...]] = set()
     while len(closed) < len(groups):
-        prefix = max((one for one in groups if one not in closed), key=lambda one: sum(at_peak[number] for number in groups[one]))
+        prefix = max((group for group in groups if group not in closed), key=lambda group: sum(at_peak[number] for number in groups[group]))
         inner: dict[tuple[str, ...], list[int]] = {}
         for number in groups[prefix]:
             inner.setdefault(paths[number][: len(prefix) + 1], []).append(number)
@@ -327,12 +327,12 @@ def occupants_of(live: Timeline, measured: Measured | None, lives: Lives, bindin
     return Occupants(found, np.arange(count, dtype=np.int64), count)
 
 
-def peak_text(found: Footprint, sign: str, at_least: str) -> str:
+def peak_text(footprint: Footprint, sign: str, at_least: str) -> str:
     """Return the largest total of any step; its limits where it is unknown."""
-    value = found.peak.value
+    value = footprint.peak.value
     if isinstance(value, int):
         return f"{sign}{humanise(value, Kind.BYTES)}"
-    low, high = found.peak.lo, found.peak.hi
+    low, high = footprint.peak.lo, footprint.peak.hi
     if isinstance(low, int) and isinstance(high, int):
         return f"{humanise(low, Kind.BYTES)} to {humanise(high, Kind.BYTES)}"
     return f"{at_least}{humanise(low, Kind.BYTES)}" if isinstance(low, int) else ""
@@ -340,8 +340,8 @@ def peak_text(found: Footprint, sign: str, at_least: str) -> str:
 
 def _places(own: Sequence[Node], shown: Sequence[Node]) -> Ints:
     """Return for each step that is shown the one that stands for it: of nodes that do not run as they are, the one before."""
-    if own is shown or (len(own) == len(shown) and all(one.name == other.name for one, other in zip(own, shown, strict=True))):
+    if own is shown or (len(own) == len(shown) and all(node.name == other.name for node, other in zip(own, shown, strict=True))):
         return np.arange(len(shown), dtype=np.int64)
     number = {node.name: place for place, node in enumerate(own)}
-    found: Ints = np.array([number.get(node.name, -1) for node in shown], dtype=np.int64)
-    return np.maximum.accumulate(np.maximum(found, 0)) if len(found) else found
+    ints: Ints = np.array([number.get(node.name, -1) for node in shown], dtype=np.int64)
+    return np.maximum.accumulate(np.maximum(ints, 0)) if len(ints) else ints

@@ -71,10 +71,10 @@ class Questions:
         results = self.session.browse.results
 
         def answer() -> Found:
-            found = manager.run_one(analysis_of(manager, question))
+            result = manager.run_one(analysis_of(manager, question))
             shared = results.lives
-            lives = shared if shared is not None and shared.live is found.value else Lives(found.value, outline)
-            return Found(target, lives, counters_of(found.report()), measured(found.value))
+            lives = shared if shared is not None and shared.live is result.value else Lives(result.value, outline)
+            return Found(target, lives, counters_of(result.report()), measured(result.value))
 
         memory.error = None
         self.session.ask(f"memory.{target}", answer, memory.take, memory.fail, urgency=NOW)
@@ -90,8 +90,8 @@ class Questions:
 
         def answer() -> tuple[Counters | None, Measured | None]:
             manager = session.model_for(env).manager
-            found = manager.run_one(analysis_of(manager, question))
-            return counters_of(found.report()), measured(found.value, steps)
+            result = manager.run_one(analysis_of(manager, question))
+            return counters_of(result.report()), measured(result.value, steps)
 
         def take(found: tuple[Counters | None, Measured | None]) -> None:
             memory.take_counters(asked, *found)
@@ -126,7 +126,7 @@ class Questions:
 
         def answer() -> tuple[Floats, str]:
             times: Bounds = result_of(session.model_for(env).manager, "roofline")
-            seconds: dict[str, float] = {one.node.name: times.seconds_of(one) for one in times.nodes}
+            seconds: dict[str, float] = {node.node.name: times.seconds_of(node) for node in times.nodes}
             unknown = len(times.unknown)
             what = f"the least time on {times.device.name} by roofline" + (f"; {unknown:,} of unknown time are not wide" if unknown else "")
             return np.array([seconds.get(name, 0.0) for name in names], dtype=np.float64), what
@@ -217,8 +217,8 @@ class Questions:
         if memory.drawings.view != "eager" or memory.plan is not None:
             return
 
-        def take(found: Table | None) -> None:
-            memory.plan = None if found is None else ReportTable(found, self.memory.symbols)
+        def take(table: Table | None) -> None:
+            memory.plan = None if table is None else ReportTable(table, self.memory.symbols)
 
         session.ask("memory.buffers", lambda: buffers_of(session), take, lambda error: None, urgency=NOW)
 

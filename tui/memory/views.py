@@ -216,24 +216,24 @@ class AddressMap(Stack):
     def owners(self, steps: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
         """Return for each row, the lowest address first, and each step the buffer that has the middle of the row's addresses; -1 for
         none."""
-        found = np.full((rows, len(steps)), -1, dtype=np.int64)
+        owners = np.full((rows, len(steps)), -1, dtype=np.int64)
         if not self.end or not rows:
-            return found
+            return owners
         middles = (np.arange(rows) + 0.5) * self.end / rows
-        one = self.buffers
+        buffers = self.buffers
         for column, step in enumerate(steps.tolist()):
             if column and steps[column - 1] == step:
-                found[:, column] = found[:, column - 1]
+                owners[:, column] = owners[:, column - 1]
                 continue
-            alive = np.flatnonzero((one.first <= step) & (one.last >= step) & (one.size > 0))
-            alive = alive[np.argsort(one.offset[alive], kind="stable")]
+            alive = np.flatnonzero((buffers.first <= step) & (buffers.last >= step) & (buffers.size > 0))
+            alive = alive[np.argsort(buffers.offset[alive], kind="stable")]
             if not len(alive):
                 continue
-            places = np.searchsorted(one.offset[alive], middles, side="right") - 1
+            places = np.searchsorted(buffers.offset[alive], middles, side="right") - 1
             held = alive[np.maximum(places, 0)]
-            inside = (places >= 0) & (middles < one.offset[held] + one.size[held])
-            found[:, column] = np.where(inside, held, -1)
-        return found
+            inside = (places >= 0) & (middles < buffers.offset[held] + buffers.size[held])
+            owners[:, column] = np.where(inside, held, -1)
+        return owners
 
     def marked(self, bars: list[Line], count: int, symbols: Symbols) -> list[Line]:
         # What is above one another here are addresses.
@@ -267,12 +267,12 @@ def planned(report: Report, steps: int) -> AddressMap:
     return AddressMap(buffers, steps, top, f"one planned arena of {humanise(top, Kind.BYTES)} for at most {most} alive: {says}")
 
 
-def allocated(found: DeviceMemory) -> AddressMap:
+def allocated(memory: DeviceMemory) -> AddressMap:
     """Addresses that PyTorch's allocator assigns in the first forward."""
-    assert found.tape is not None
-    replayed = found.replay(BOUNDLESS, (LOADING, "cold"), addresses=True)
+    assert memory.tape is not None
+    replayed = memory.replay(BOUNDLESS, (LOADING, "cold"), addresses=True)
     loaded, forward = replayed.stretches
-    end = len(found.steps)
+    end = len(memory.steps)
     weights = [(address, size) for address, size in zip(loaded.addresses, loaded.blocks, strict=True) if size]
     rows: list[tuple[str, int, int, int, int]] = [("weights and inputs", 0, end, address, size) for address, size in weights]
     taken: dict[int, int] = {}
@@ -280,7 +280,7 @@ def allocated(found: DeviceMemory) -> AddressMap:
     for event, step, address, size in zip(forward.events, step_of, forward.addresses, forward.blocks, strict=True):
         if event >= 0 and size:
             taken[event] = len(rows)
-            rows.append((found.tape.labels[event], step, end, address, size))
+            rows.append((memory.tape.labels[event], step, end, address, size))
         elif ~event in taken:
             row = taken.pop(~event)
             rows[row] = (*rows[row][:2], step, *rows[row][3:])
@@ -289,8 +289,8 @@ def allocated(found: DeviceMemory) -> AddressMap:
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
     births, deaths, addresses, sizes = (np.array(column, dtype=np.int64) for column in columns[1:])
     buffers = Buffers([str(name) for name in columns[0]], births, deaths, _packed(addresses, segments), sizes, np.arange(len(weights)))
-    reserved = signed(found.counter("cold", "reserved"), Kind.BYTES)
-    title = f"{found.target.device.name}: {len(segments):,} segments, {reserved} reserved, first run"
+    reserved = signed(memory.counter("cold", "reserved"), Kind.BYTES)
+    title = f"{memory.target.device.name}: {len(segments):,} segments, {reserved} reserved, first run"
     return AddressMap(buffers, end, top, title)
 
 
@@ -307,13 +307,13 @@ def _packed(address: Ints, segments: Sequence[Segment]) -> Ints:
 
 def orders(report: Report) -> Stack | None:
     """Bytes alive in the order as written and in the best one found, over one axis; None where there is no timeline."""
-    series = next((one for one in report.series if any(column.key == "as_written" for column in one.columns)), None)
+    series = next((series for series in report.series if any(column.key == "as_written" for column in series.columns)), None)
     if series is None:
         return None
     written = numbers_of(series.data["as_written"])
-    found = numbers_of(series.data["scheduled"]) if "scheduled" in series.data else written
+    numbers = numbers_of(series.data["scheduled"]) if "scheduled" in series.data else written
     parts = ("both orders", "only as written", "only in the order found")
-    return Beside(("as written", "order found"), (written, found), parts=parts)
+    return Beside(("as written", "order found"), (written, numbers), parts=parts)
 
 
 def order_text(report: Report) -> str:
@@ -395,20 +395,20 @@ def _ruled(line: Line, begins: set[int], symbols: Symbols) -> Line:
     return tuple(spans)
 
 
-def step_drawing(found: StepMemory) -> Drawing:
+def step_drawing(memory: StepMemory) -> Drawing:
     """Return the chart of the step that needs most."""
-    ops = found.ops
-    alive = {str(category): bytes_.astype(np.float64) for category, bytes_ in found.alive.items()}
+    ops = memory.ops
+    alive = {str(category): bytes_.astype(np.float64) for category, bytes_ in memory.alive.items()}
     parts = {name: np.sum([alive[category] for category in categories], axis=0) for name, categories in _PARTS.items()}
     stack = StepStack(parts, [op.phase for op in ops])
     counters: tuple[Counter, ...] = ("requested", "allocated", "reserved")
-    counted = ", ".join(f"{signed(found.worst(counter), Kind.BYTES)} {counter}" for counter in counters)
-    text = f"{found.target.device.name}: {counted} at most{'' if found.fits else '; it does not fit'}"
+    counted = ", ".join(f"{signed(memory.worst(counter), Kind.BYTES)} {counter}" for counter in counters)
+    text = f"{memory.target.device.name}: {counted} at most{'' if memory.fits else '; it does not fit'}"
     if stack.peak is None:
         return Drawing(stack, text)
     op = ops[stack.peak]
-    peak = signed(found.peak, Kind.BYTES)
-    title = f"{'tensor' if found.reason else 'device'} peak {peak} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
+    peak = signed(memory.peak, Kind.BYTES)
+    title = f"{'tensor' if memory.reason else 'device'} peak {peak} in the {op.phase}, at step {stack.peak:,} of {len(stack):,}, {op.name}"
     return Drawing(stack, text, title)
 
 
@@ -442,27 +442,27 @@ class SizeStack(Stack):
         return [self.mark_line(place, f"the largest that fits: {self.place(place)}, {self.text_at(place)}", count, symbols)]
 
 
-def fit_text(found: Fit) -> str:
+def fit_text(fit: Fit) -> str:
     """Return the largest size that fits, what it leaves, and what stops a larger one, in a sentence."""
-    sign = SIGNS[Provenance.MODELLED] if found.is_modelled else ""
+    sign = SIGNS[Provenance.MODELLED] if fit.is_modelled else ""
 
     def text(size: int) -> str:
         return f"{sign}{humanise(size, Kind.BYTES)}"
 
-    room = humanise(found.memory, Kind.BYTES)
-    if not found.fits:
-        return f"no {found.free} fits: {found.free}={found.smallest} takes {text(found.peak.bytes)} {found.counter} of {room}"
-    if found.largest is None:
-        return f"any {found.free} fits: memory does not depend on it"
-    takes = f"{text(found.peak.bytes)} {found.counter} of {room}, {text(found.headroom)} left"
-    said = f"the largest {found.free} that fits: {found.largest:,}, {takes}"
-    if found.surely is not None and found.surely != found.largest:
-        said += f"; surely {found.surely:,}"
-    if found.limit == "range":
+    room = humanise(fit.memory, Kind.BYTES)
+    if not fit.fits:
+        return f"no {fit.free} fits: {fit.free}={fit.smallest} takes {text(fit.peak.bytes)} {fit.counter} of {room}"
+    if fit.largest is None:
+        return f"any {fit.free} fits: memory does not depend on it"
+    takes = f"{text(fit.peak.bytes)} {fit.counter} of {room}, {text(fit.headroom)} left"
+    said = f"the largest {fit.free} that fits: {fit.largest:,}, {takes}"
+    if fit.surely is not None and fit.surely != fit.largest:
+        said += f"; surely {fit.surely:,}"
+    if fit.limit == "range":
         return f"{said}; the model allows no larger one"
-    if found.following is not None:
-        over = found.following.bytes - found.memory
-        said += f"; one more lacks {text(over)} at {found.following.node}" if over > 0 else ""
+    if fit.following is not None:
+        over = fit.following.bytes - fit.memory
+        said += f"; one more lacks {text(over)} at {fit.following.node}" if over > 0 else ""
     return said
 
 

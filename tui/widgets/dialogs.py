@@ -139,7 +139,7 @@ def choose(app: App[Any], title: str, choices: Sequence[C], text_of: Callable[[C
         if index is not None:
             take(choices[index])
 
-    app.push_screen(ChoiceDialog(title, [text_of(one) for one in choices]), chosen)
+    app.push_screen(ChoiceDialog(title, [text_of(choice) for choice in choices]), chosen)
 
 
 def keyed(choices: Iterable[tuple[str, str]]) -> list[Line]:

@@ -157,9 +157,9 @@ def _rules_of(level: int) -> Apply:
         for node in graph.order():
             if graph.nodes.get(node.index) is not node:
                 continue
-            for one in rules:
-                if node.op in one.ops:
-                    changed |= one.rewrite(graph, node)
+            for rule in rules:
+                if node.op in rule.ops:
+                    changed |= rule.rewrite(graph, node)
                     if graph.nodes.get(node.index) is not node:
                         break
             else:

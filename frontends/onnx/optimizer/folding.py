@@ -236,7 +236,7 @@ def _fold(graph: OrtGraph, node: OrtNode) -> bool:
 def _name_alike(graph: OrtGraph, node: OrtNode, weights: Sequence[Weight | None]) -> None:
     """Give weights whose values were not computed a key by what they are computed from: a session finds that it packs equal ones once."""
     operands = [graph.constant(name) for name in node.inputs if name]
-    sources = [None if one is None else one.identity if one.values(MOST_FOLDED) is None else _values_key(one) for one in operands]
+    sources = [None if arg is None else arg.identity if arg.values(MOST_FOLDED) is None else _values_key(arg) for arg in operands]
     attrs = _attribute_key(node)
     if attrs is None or any(source is None for source in sources):
         return

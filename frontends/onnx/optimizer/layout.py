@@ -159,10 +159,10 @@ class _Nchwc:
         self.removed += 1
         return self.graph.add_node(op, inputs, outputs, attrs, BLOCKED, name, node.provider), uses
 
-    def _back(self, one: _Blocked, name: str, last: int) -> OrtNode:
-        attrs: dict[str, AttrValue] = {"channels": one.channels, "channels_last": last}
+    def _back(self, blocked: _Blocked, name: str, last: int) -> OrtNode:
+        attrs: dict[str, AttrValue] = {"channels": blocked.channels, "channels_last": last}
         return self.graph.add_node(
-            "ReorderOutput", [one.name], [name], attrs, BLOCKED, self.graph.new_node_name("ReorderOutput"), one.node.provider
+            "ReorderOutput", [blocked.name], [name], attrs, BLOCKED, self.graph.new_node_name("ReorderOutput"), blocked.node.provider
         )
 
     def _to_blocks(self, node: OrtNode, source: str) -> None:
@@ -272,7 +272,7 @@ class _Nchwc:
     def _keep(self, node: OrtNode, sources: Sequence[_Blocked], channels: int, origins: Origins) -> None:
         """Keep the node, which runs on blocks as it is."""
         uses, result = self._uses(node), node.outputs[0]
-        self.graph.set_inputs(node, [one.name for one in sources])
+        self.graph.set_inputs(node, [blocked.name for blocked in sources])
         self._made(node, node, result, uses, channels, origins)
 
     def _take(self, node: OrtNode, into: _Blocked) -> None:
@@ -282,10 +282,10 @@ class _Nchwc:
         self.removed += 1
         self.blocked[result] = replace(into, uses=uses, left=uses)
 
-    def _is_open(self, one: _Blocked, uses: int = 1) -> bool:
+    def _is_open(self, blocked: _Blocked, uses: int = 1) -> bool:
         """Return whether a convolution makes it that nothing else reads and that has no activation yet."""
-        node = one.node
-        return node.op == "Conv" and node.domain == BLOCKED and one.uses == uses and node.attr("activation") is None
+        node = blocked.node
+        return node.op == "Conv" and node.domain == BLOCKED and blocked.uses == uses and node.attr("activation") is None
 
     def _sources(self, node: OrtNode) -> list[_Blocked] | None:
         found = [self.blocked[name] for name in node.inputs if name in self.blocked]
@@ -323,27 +323,27 @@ class _Nchwc:
 
     def _binary(self, node: OrtNode) -> None:
         sources = self._sources(node)
-        if sources is None or any(one.channels != sources[0].channels for one in sources):
+        if sources is None or any(source.channels != sources[0].channels for source in sources):
             return
         if not self._have_one_shape(node, sources):
             self._reshaped(node, sources)
             return
-        for one in sources:
-            one.left -= 1
+        for source in sources:
+            source.left -= 1
         if len(sources) == 2:
-            for one, other in (sources, sources[::-1]):
-                if self._is_open(one) and len(one.node.inputs) < 4:
-                    self.graph.set_input(one.node, 3, other.name)
-                    self._take(node, one)
+            for source, other in (sources, sources[::-1]):
+                if self._is_open(source) and len(source.node.inputs) < 4:
+                    self.graph.set_input(source.node, 3, other.name)
+                    self._take(node, source)
                     return
         self._keep(node, sources, sources[0].channels, sources[0].origins)
 
     def _have_one_shape(self, node: OrtNode, sources: Sequence[_Blocked]) -> bool:
         first = self._shape_of(node.input(0))
-        for name, one in zip(node.inputs[1:], sources[1:], strict=True):
+        for name, blocked in zip(node.inputs[1:], sources[1:], strict=True):
             shape = self._shape_of(name)
             for axis in range(4):
-                if sources[0].origins[axis] != one.origins[axis] and (not first[axis] or first[axis] != shape[axis]):
+                if sources[0].origins[axis] != blocked.origins[axis] and (not first[axis] or first[axis] != shape[axis]):
                     return False
         return True
 
@@ -359,12 +359,12 @@ class _Nchwc:
         channels, provider = sources[0].channels, node.provider
         uses, result = self._uses(node), node.outputs[0]
         operands = []
-        for one in sources:
+        for blocked in sources:
             made = self.graph.new_name("reshape")
             self.split = self.split or self._shape((0, -1, 0, 0, self.block))
-            self.graph.add_node("Reshape", [one.name, self.split], [made], name=self.graph.new_node_name("Reshape"), provider=provider)
+            self.graph.add_node("Reshape", [blocked.name, self.split], [made], name=self.graph.new_node_name("Reshape"), provider=provider)
             operands.append(made)
-            one.left -= 1
+            blocked.left -= 1
         total = self.graph.new_name("reshape")
         self.graph.set_inputs(node, operands)
         self.graph.set_outputs(node, [total])
@@ -380,9 +380,9 @@ class _Nchwc:
         sources = self._sources(node)
         if sources is None:
             self._scaled(node)
-        elif all(one.channels == sources[0].channels for one in sources) and self._have_one_shape(node, sources):
-            for one in sources:
-                one.left -= 1
+        elif all(source.channels == sources[0].channels for source in sources) and self._have_one_shape(node, sources):
+            for source in sources:
+                source.left -= 1
             self._keep(node, sources, sources[0].channels, sources[0].origins)
 
     def _scaled(self, node: OrtNode) -> None:
@@ -420,13 +420,13 @@ class _Nchwc:
 
     def _concat(self, node: OrtNode) -> None:
         sources = self._sources(node)
-        if node.attr("axis") != 1 or sources is None or any(one.channels % self.block for one in sources):
+        if node.attr("axis") != 1 or sources is None or any(source.channels % self.block for source in sources):
             return
-        for one in sources:
-            one.left -= 1
+        for source in sources:
+            source.left -= 1
         batch, _, *rest = sources[0].origins
         origins: Origins = (batch, (node.outputs[0], 0), rest[0], rest[1])
-        self._keep(node, sources, sum(one.channels for one in sources), origins)
+        self._keep(node, sources, sum(source.channels for source in sources), origins)
 
     def _transpose(self, node: OrtNode) -> None:
         """Convert a transpose to channels last into a reordering from blocks."""

@@ -367,7 +367,7 @@ def gather_slice_to_split(graph: OrtGraph, session: Session) -> bool:
 
 def _split(graph: OrtGraph, name: str) -> bool:
     shape = graph.shape(name)
-    readers = [one for one in graph.readers(name) if one.op in ("Gather", "Slice") and one.input(0) == name]
+    readers = [reader for reader in graph.readers(name) if reader.op in ("Gather", "Slice") and reader.input(0) == name]
     if shape is None or len(readers) < 2:
         return False
     axis = _axis_of(graph, readers[0], len(shape))

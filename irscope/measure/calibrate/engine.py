@@ -236,32 +236,32 @@ def _repetitions(engine: Engine, work: Work) -> int:
 _HOW = "irscope calibrate on this machine: lo is the median, hi the best that was seen"
 
 
-def record_of(engine: Engine, found: Measurement, date: str) -> dict[str, object]:
+def record_of(engine: Engine, rates: Measurement, date: str) -> dict[str, object]:
     """Return the device file's content."""
-    best = _falling(found.streams)
+    best = _falling(rates.streams)
     record: dict[str, object] = {
         "name": "this" if engine.kind == "cpu" else "this-gpu",
         "title": engine.title,
         "kind": engine.kind,
         "calibrated": True,
         "sources": {"here": {"text": _HOW, "date": date}},
-        "matrix": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in found.products.items()},
+        "matrix": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.products.items()},
         "kernels": {
-            kind: {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.items()} for kind, rates in found.convolutions.items()
+            kind: {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.items()} for kind, rates in rates.convolutions.items()
         },
         # A processor's vector rate is at most that of its matrix products.
-        "vector": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in found.products.items() if dtype in ("f32", "f64")},
-        "functions": _figure(found.functions, 1e9, "Gelement/s"),
+        "vector": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.products.items() if dtype in ("f32", "f64")},
+        "functions": _figure(rates.functions, 1e9, "Gelement/s"),
         "bandwidth": _figure(best[max(best)], 1e9, "GB/s"),
         "levels": [
             {"name": "working set", "size": {"value": size, "unit": "B", "source": "here"}, "bandwidth": _figure(rate, 1e9, "GB/s")}
             for size, rate in best.items()
             if size != max(best)
         ],
-        "overheads": {name: _time(rate) for name, rate in found.operators.items()},
+        "overheads": {name: _time(rate) for name, rate in rates.operators.items()},
     }
-    if "operator" in found.operators:
-        record["launch"] = _time(found.operators["operator"])
+    if "operator" in rates.operators:
+        record["launch"] = _time(rates.operators["operator"])
     if engine.memory_bytes:
         record["memory"] = {"value": engine.memory_bytes, "unit": "B", "source": "here"}
     return record

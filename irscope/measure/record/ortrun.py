@@ -141,10 +141,10 @@ class _Mapper:
         """The nodes between a running node's results and the values that other running nodes define."""
         pending = [self.maker[known] for output in node.outputs if (known := self._known(output)) in self.maker]
         while pending:
-            found = pending.pop()
-            if self.owner.setdefault(found, number) != number:
+            waiting = pending.pop()
+            if self.owner.setdefault(waiting, number) != number:
                 continue
-            for value in self.original[found].inputs:
+            for value in self.original[waiting].inputs:
                 above = self.maker.get(value)
                 if above is not None and above not in self.owner and above not in self.gone and self.made.get(value, number) == number:
                     pending.append(above)

@@ -118,9 +118,9 @@ def _in_order(trace: Trace, operators: list[StepOperator], scopes: Mapping[int, 
     order = sorted(range(len(operators)), key=lambda at: operators[at].start)
     moved = {old: new for new, old in enumerate(order)}
     trace.operators = [operators[at] for at in order]
-    for one in trace.allocations:
-        if one.op is not None:
-            one.op = one.kernel = moved[one.op]
+    for allocation in trace.allocations:
+        if allocation.op is not None:
+            allocation.op = allocation.kernel = moved[allocation.op]
     last = ""
     for op in (operators[at] for at in order):
         if op.phase == "backward" and not op.scope:
@@ -238,15 +238,15 @@ def held_before(before: Resident, trace: Trace) -> list[Held]:
     numbers: dict[int, int] = {}
     born: set[int] = set()
     strangers: list[Held] = []
-    for one in trace.allocations:
-        if one.bytes > 0:
-            born.add(one.address)
-        elif one.address in born:
-            born.discard(one.address)
-        elif one.address in before.found and one.address not in numbers:
-            numbers[one.address] = one.block
+    for allocation in trace.allocations:
+        if allocation.bytes > 0:
+            born.add(allocation.address)
+        elif allocation.address in born:
+            born.discard(allocation.address)
+        elif allocation.address in before.found and allocation.address not in numbers:
+            numbers[allocation.address] = allocation.block
         else:
-            strangers.append(Held(-one.bytes, one.block, "other", "", ""))
+            strangers.append(Held(-allocation.bytes, allocation.block, "other", "", ""))
     known = (Held(size, numbers.get(address), category, name) for address, (category, size, name) in before.found.items())
     return [*known, *strangers]
 
@@ -255,19 +255,19 @@ def step_events(run: str, trace: Trace, before: Resident, after: Resident, *, is
     """Yield the blocks as they come and go, with what they are for."""
     kinds = _categories(trace, before, after)
     start = trace.allocations[0].time if trace.allocations else 0
-    for one, category in zip(trace.allocations, kinds, strict=True):
-        op = trace.operators[one.op] if one.op is not None else None
+    for allocation, category in zip(trace.allocations, kinds, strict=True):
+        op = trace.operators[allocation.op] if allocation.op is not None else None
         assert op is None or isinstance(op, StepOperator)
         yield MemoryEvent(
             run,
-            one.bytes,
-            one.op if is_same else None,
-            one.inside,
-            one.block,
+            allocation.bytes,
+            allocation.op if is_same else None,
+            allocation.inside,
+            allocation.block,
             category,
             op.name if op is not None else "",
-            (op.scope if op is not None else "") or one.scope,
-            round((one.time - min(start, trace.start or start)) / 1000, 3),
+            (op.scope if op is not None else "") or allocation.scope,
+            round((allocation.time - min(start, trace.start or start)) / 1000, 3),
             phase=op.phase if op is not None else "data",
         )
 
@@ -278,42 +278,42 @@ def _categories(trace: Trace, before: Resident, after: Resident) -> list[str]:
     births_at: dict[int, int] = {}
     there = {address: category for address, (category, _, _) in before.found.items()}
     kinds = [""] * len(trace.allocations)
-    for at, one in enumerate(trace.allocations):
-        if one.bytes > 0:
-            births_at[one.address] = at
-        elif (birth := births_at.pop(one.address, None)) is not None:
+    for at, allocation in enumerate(trace.allocations):
+        if allocation.bytes > 0:
+            births_at[allocation.address] = at
+        elif (birth := births_at.pop(allocation.address, None)) is not None:
             ends[birth], births[at] = at, birth
         else:
-            kinds[at] = there.pop(one.address, "other")
+            kinds[at] = there.pop(allocation.address, "other")
     backward = next((op.start for op in trace.operators if isinstance(op, StepOperator) and op.phase == "backward"), None)
-    for at, one in enumerate(trace.allocations):
-        if one.bytes > 0:
-            kinds[at] = _category(trace, one, ends.get(at), after, backward)
+    for at, allocation in enumerate(trace.allocations):
+        if allocation.bytes > 0:
+            kinds[at] = _category(trace, allocation, ends.get(at), after, backward)
     for at, birth in births.items():
         kinds[at] = kinds[birth]
     return kinds
 
 
-def _category(trace: Trace, one: Allocation, end: int | None, after: Resident, backward: int | None) -> str:
+def _category(trace: Trace, allocation: Allocation, end: int | None, after: Resident, backward: int | None) -> str:
     if end is None:
-        found = after.found.get(one.address)
-        return found[0] if found is not None and found[0] != "input" else _kept(trace, one)
+        found = after.found.get(allocation.address)
+        return found[0] if found is not None and found[0] != "input" else _kept(trace, allocation)
     gone = trace.allocations[end]
-    if one.inside and gone.inside and one.op == gone.op:
+    if allocation.inside and gone.inside and allocation.op == gone.op:
         return "workspace"
-    if not one.inside and one.bytes <= _NUMBER and (gone.op or 0) - (one.op if one.op is not None else -1) <= 1:
+    if not allocation.inside and allocation.bytes <= _NUMBER and (gone.op or 0) - (allocation.op if allocation.op is not None else -1) <= 1:
         return "workspace"
-    op = trace.operators[one.op] if one.op is not None else None
+    op = trace.operators[allocation.op] if allocation.op is not None else None
     phase = op.phase if isinstance(op, StepOperator) else "data"
     if phase == "data":
         return "input"
-    is_kept = phase == "forward" and backward is not None and one.time < backward < gone.time
+    is_kept = phase == "forward" and backward is not None and allocation.time < backward < gone.time
     return "activation" if is_kept else "temporary"
 
 
-def _kept(trace: Trace, one: Allocation) -> str:
+def _kept(trace: Trace, allocation: Allocation) -> str:
     """Return what is there after the step and is nothing of the model's: a batch, a result that Python holds, or a library's own."""
-    op = trace.operators[one.op] if one.op is not None else None
+    op = trace.operators[allocation.op] if allocation.op is not None else None
     phase = op.phase if isinstance(op, StepOperator) else "data"
     return "input" if phase == "data" else "activation"
 
@@ -324,26 +324,26 @@ def usage_of(trace: Trace) -> list[tuple[int, int, int]]:
     made, workspace, taken, alive_after = ([0] * count for _ in range(4))
     ends: dict[int, int] = {}
     open_: dict[int, int] = {}
-    for at, one in enumerate(trace.allocations):
-        if one.bytes > 0:
-            open_[one.address] = at
-        elif (birth := open_.pop(one.address, None)) is not None and one.inside and trace.allocations[birth].op == one.op:
+    for at, block in enumerate(trace.allocations):
+        if block.bytes > 0:
+            open_[block.address] = at
+        elif (birth := open_.pop(block.address, None)) is not None and block.inside and trace.allocations[birth].op == block.op:
             ends[birth] = ends[at] = 1
     alive, reached = 0, 0
     starts = [op.start for op in trace.operators]
-    for at, one in enumerate(trace.allocations):
-        now = one.op if one.inside and one.op is not None else bisect_right(starts, one.time)
+    for at, block in enumerate(trace.allocations):
+        now = block.op if block.inside and block.op is not None else bisect_right(starts, block.time)
         for number in range(reached, min(now, count)):
             alive_after[number] = alive
         reached = max(reached, now)
-        alive += one.bytes
-        if not one.inside or one.op is None:
+        alive += block.bytes
+        if not block.inside or block.op is None:
             continue
         if at in ends:
-            taken[one.op] += one.bytes
-            workspace[one.op] = max(workspace[one.op], taken[one.op])
-        elif one.bytes > 0:
-            made[one.op] += one.bytes
+            taken[block.op] += block.bytes
+            workspace[block.op] = max(workspace[block.op], taken[block.op])
+        elif block.bytes > 0:
+            made[block.op] += block.bytes
     for number in range(reached, count):
         alive_after[number] = alive
     return list(zip(made, workspace, alive_after, strict=True))

@@ -83,7 +83,7 @@ def of_module(
 
 def _made(request: Request, device: torch.device, progress: Progress) -> Runnable:
     where, _, name = request.factory.partition(":")
-    given = {one.name: one.type for one in request.model.inputs}
+    given = {value.name: value.type for value in request.model.inputs}
     module, arguments, keywords, names = getattr(importlib.import_module(where), name)(request.model.name, given, request.model.bind)
     module = module.eval().to(device)
     move = _mover(device)
@@ -91,7 +91,7 @@ def _made(request: Request, device: torch.device, progress: Progress) -> Runnabl
     made = of_module(module, arguments, keywords, progress)
     leaves = [leaf for leaf in pytree.tree_leaves((arguments, keywords)) if isinstance(leaf, torch.Tensor)]
     if len(leaves) == len(names):
-        made.inputs = tuple(Input(one, type_text(leaf.dtype, leaf.shape)) for one, leaf in zip(names, leaves, strict=True))
+        made.inputs = tuple(Input(name, type_text(leaf.dtype, leaf.shape)) for name, leaf in zip(names, leaves, strict=True))
     return made
 
 

@@ -104,7 +104,7 @@ def traces_of(profile: torch.profiler.profile) -> list[Trace]:
     walker.walk(profiler.kineto_results.experimental_event_tree())
     for trace, following in zip(walker.traces, [*walker.traces[1:], None], strict=True):
         last = following.start if following is not None else None
-        trace.allocations += [one for one in walker.stray if one.time >= trace.start and (last is None or one.time < last)]
+        trace.allocations += [block for block in walker.stray if block.time >= trace.start and (last is None or block.time < last)]
         trace.settle()
     return walker.traces
 

@@ -147,9 +147,9 @@ def resident_bytes(model: Runnable) -> int:
 def _summed(trace: Trace) -> tuple[int, int]:
     """Return the highest sum of the run's blocks, and the sum at its end."""
     alive = peak = 0
-    for one in trace.allocations:
-        if one.device == "cpu":
-            alive += one.bytes
+    for allocation in trace.allocations:
+        if allocation.device == "cpu":
+            alive += allocation.bytes
             peak = max(peak, alive)
     return peak, alive
 
@@ -169,7 +169,7 @@ def record_module(
     named = dict(keywords)
     leaves = [leaf for leaf in pytree.tree_leaves((tuple(arguments), named)) if isinstance(leaf, torch.Tensor)]
     inputs = tuple(Input(str(number), type_text(leaf.dtype, leaf.shape)) for number, leaf in enumerate(leaves))
-    device = next((one.device for one in (*module.parameters(), *module.buffers(), *leaves)), torch.device("cpu"))
+    device = next((value.device for value in (*module.parameters(), *module.buffers(), *leaves)), torch.device("cpu"))
     options = Options(device=str(device), repeats=repeats, warmup=warmup)
     request = Request(ModelRecord(type(module).__name__, "module", "", "", inputs), options, str(output))
     model = of_module(module, tuple(arguments), named)
@@ -196,8 +196,8 @@ _COUNTED = ("alloc", "free_completed")
 def match_history(trace: Trace, events: Sequence[Mapping[str, Any]]) -> None:
     """Give the run's blocks on the GPU their requested sizes; where both sources disagree, the history and its clock decide."""
     wanted = [event for event in events if event["action"] in _COUNTED]
-    others = [one for one in trace.allocations if one.device != "cuda"]
-    seen = [one for one in trace.allocations if one.device == "cuda"]
+    others = [allocation for allocation in trace.allocations if allocation.device != "cuda"]
+    seen = [allocation for allocation in trace.allocations if allocation.device == "cuda"]
     # The history continues until the result is freed.
     wanted = [event for event in wanted if event["time_us"] * 1000 <= trace.end]
     if not _same(seen, wanted):

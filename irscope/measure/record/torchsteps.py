@@ -411,7 +411,7 @@ class StepRecorder:
             if self.is_cuda:
                 found.counters.append(cuda_counters(run, self.device))
                 with_history(trace, self.device)
-            trace.allocations = [one for one in trace.allocations if one.device == kind and one.bytes]
+            trace.allocations = [allocation for allocation in trace.allocations if allocation.device == kind and allocation.bytes]
             found.after[run] = residents(kind, [*self._optimizers.values()], [*self._scopes.roots.values()])
             if run == "cold":
                 found.cold = trace
@@ -522,8 +522,8 @@ class StepRecorder:
             if not number:
                 yield levels("before", known, known)
             alive = peak = known
-            for one in trace.allocations:
-                alive += one.bytes
+            for allocation in trace.allocations:
+                alive += allocation.bytes
                 peak = max(peak, alive)
             yield levels(run, alive, peak)
 
@@ -655,7 +655,7 @@ def record_loop(request: Request, loop: Loop, sink: Sink) -> None:
         return
     torch.manual_seed(options.seed)
     where, _, name = request.factory.partition(":")
-    given = {one.name: one.type for one in request.model.inputs}
+    given = {value.name: value.type for value in request.model.inputs}
     made = getattr(importlib.import_module(where), name)(request.model.name, given, request.model.bind, loop.step, device)
     if made.inputs:
         request = replace(request, model=replace(request.model, inputs=made.inputs, assumed=(*request.model.assumed, *made.assumed)))

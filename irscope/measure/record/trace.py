@@ -93,14 +93,14 @@ class Trace:
 
     def settle(self) -> None:
         """Put allocations in order and give those outside of operators to the one that ran last."""
-        self.allocations.sort(key=lambda one: one.time)
+        self.allocations.sort(key=lambda allocation: allocation.time)
         starts = [operator.start for operator in self.operators]
-        for one in self.allocations:
-            if one.op is None:
-                last = bisect_right(starts, one.time) - 1
+        for allocation in self.allocations:
+            if allocation.op is None:
+                last = bisect_right(starts, allocation.time) - 1
                 if last >= 0:
-                    one.op = last
-                    one.inside = one.time <= self.operators[last].end
+                    allocation.op = last
+                    allocation.inside = allocation.time <= self.operators[last].end
 
 
 @immutable
@@ -114,9 +114,9 @@ class Categorised:
 def categorise(allocations: Iterable[Allocation], results: frozenset[int]) -> list[Categorised]:
     """Classify blocks by when they are freed: in the kernel that requested them, in its operator, after it, or after the run."""
     listed = list(allocations)
-    ends = {one.block: one for one in listed if one.bytes < 0}
-    births = {one.block: one for one in listed if one.bytes >= 0}
-    return [Categorised(one, _category(births.get(one.block), ends.get(one.block), results)) for one in listed]
+    ends = {entry.block: entry for entry in listed if entry.bytes < 0}
+    births = {entry.block: entry for entry in listed if entry.bytes >= 0}
+    return [Categorised(entry, _category(births.get(entry.block), ends.get(entry.block), results)) for entry in listed]
 
 
 def _category(birth: Allocation | None, end: Allocation | None, results: frozenset[int]) -> str:
@@ -203,7 +203,7 @@ def unstable(material: Material) -> Problem | None:
 def _events(run: str, trace: Trace, warm: Trace, place: str) -> list[MemoryEvent]:
     same = trace.names == warm.names
     numbers: dict[int, int] = {}
-    return [_event(run, trace, one, same, numbers) for one in categorise(_on(trace, place), trace.results)]
+    return [_event(run, trace, block, same, numbers) for block in categorise(_on(trace, place), trace.results)]
 
 
 def _event(run: str, trace: Trace, one: Categorised, same: bool, numbers: dict[int, int]) -> MemoryEvent:
@@ -218,7 +218,7 @@ def _event(run: str, trace: Trace, one: Categorised, same: bool, numbers: dict[i
 
 def _on(trace: Trace, place: str) -> list[Allocation]:
     """Return the blocks on the device that is recorded: a model on a GPU also takes some main memory."""
-    return [one for one in trace.allocations if one.device == place and one.bytes]
+    return [allocation for allocation in trace.allocations if allocation.device == place and allocation.bytes]
 
 
 def _usage(trace: Trace, place: str) -> list[tuple[int, int, int]]:
@@ -226,20 +226,20 @@ def _usage(trace: Trace, place: str) -> list[tuple[int, int, int]]:
     made, workspace, taken = ([0] * len(trace.operators) for _ in range(3))
     alive_after = [0] * len(trace.operators)
     alive, reached = 0, 0
-    for one in categorise(_on(trace, place), trace.results):
-        op = one.allocation.op
-        if op is not None and not one.allocation.inside:
+    for block in categorise(_on(trace, place), trace.results):
+        op = block.allocation.op
+        if op is not None and not block.allocation.inside:
             _fill(alive_after, reached, op + 1, alive)
             reached = max(reached, op + 1)
         elif op is not None:
             _fill(alive_after, reached, op, alive)
             reached = max(reached, op)
-            if one.category not in _OUTLIVES:
-                taken[op] += one.allocation.bytes
+            if block.category not in _OUTLIVES:
+                taken[op] += block.allocation.bytes
                 workspace[op] = max(workspace[op], taken[op])
-            elif one.allocation.bytes > 0:
-                made[op] += one.allocation.bytes
-        alive += one.allocation.bytes
+            elif block.allocation.bytes > 0:
+                made[op] += block.allocation.bytes
+        alive += block.allocation.bytes
     _fill(alive_after, reached, len(alive_after), alive)
     return list(zip(made, workspace, alive_after, strict=True))
 

@@ -95,13 +95,13 @@ def linear_copy(call: OpCall) -> Dim:
 
 
 def _type_bytes(type_: TensorType) -> Dim:
-    found = type_.nbytes
-    return 0 if found is None else found
+    nbytes = type_.nbytes
+    return 0 if nbytes is None else nbytes
 
 
 def _elements(type_: TensorType) -> Dim:
-    found = type_.numel
-    return 0 if found is None else found
+    numel = type_.numel
+    return 0 if numel is None else numel
 
 
 @rule

@@ -192,7 +192,7 @@ def spatial_nll_gradient_rule(scratch: Scratch) -> None:
 
 
 def _gather(scratch: Scratch, *operands: TensorType) -> None:
-    scratch.drop(*reversed([scratch.copy_unless_contiguous(one, "contiguous input") for one in operands]))
+    scratch.drop(*reversed([scratch.copy_unless_contiguous(operand, "contiguous input") for operand in operands]))
 
 
 def _nll(scratch: Scratch, x: TensorType, has_weight: bool) -> None:

@@ -276,7 +276,7 @@ def einsum_rule(scratch: Scratch) -> None:
     operands = [Labelled(type_, term) for type_, term in zip(call.rest("operands"), terms, strict=True)]
     left = operands[0]
     for position, right in enumerate(operands[1:], 1):
-        later = output + "".join(one.labels for one in operands[position + 1 :])
+        later = output + "".join(operand.labels for operand in operands[position + 1 :])
         last = position == len(operands) - 1
         left = _pair(scratch, left, right, output, later, last)
     if len(operands) == 1:
@@ -310,21 +310,21 @@ def _pair(scratch: Scratch, left: Labelled, right: Labelled, output: str, later:
     return Labelled(relaid(left.type, shape, steps), made, name)
 
 
-def _as_matrices(scratch: Scratch, one: Labelled, groups: tuple[str, str, str], label: str) -> tuple[TensorType, str]:
+def _as_matrices(scratch: Scratch, labelled: Labelled, groups: tuple[str, str, str], label: str) -> tuple[TensorType, str]:
     """Return an operand as a list of matrices whose axes stand for groups of letters."""
-    view = one.arranged("".join(groups))
-    flat = [product([one.size(letter) for letter in group]) for group in groups]
+    view = labelled.arranged("".join(groups))
+    flat = [product([labelled.size(letter) for letter in group]) for group in groups]
     if reshape_copies(view, flat):
-        return one.type.with_shape(flat), scratch.take(label, product(flat) * width(one.type.dtype))
+        return labelled.type.with_shape(flat), scratch.take(label, product(flat) * width(labelled.type.dtype))
     if is_row_major(view):
-        return one.type.with_shape(flat), ""
+        return labelled.type.with_shape(flat), ""
     steps: list[Dim] = []
     place = 0
     for group in groups:
         inner = [axis for axis in range(place, place + len(group)) if not same(sizes(view)[axis], 1)]
         steps.append(strides(view)[inner[-1]] if inner else product(flat[len(steps) + 1 :]))
         place += len(group)
-    return relaid(one.type, flat, steps), ""
+    return relaid(labelled.type, flat, steps), ""
 
 
 def _dense_strides(shape: list[Dim], order: list[int]) -> list[Dim]:

@@ -164,10 +164,10 @@ def nbytes(type_: TensorType) -> Dim:
 
 def count(type_: TensorType) -> Dim:
     """Return elements of a tensor."""
-    found = type_.numel
-    if found is None:
+    numel = type_.numel
+    if numel is None:
         raise NeedsNumbers(f"the rank of {type_} is not known")
-    return found
+    return numel
 
 
 def sizes(type_: TensorType) -> tuple[Dim, ...]:

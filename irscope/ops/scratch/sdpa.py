@@ -201,7 +201,7 @@ def refused(made: Attention, kernel: Kernel) -> str:
 def _dense_heads(made: Attention) -> bool:
     """Fused kernels read heads whose elements lie side by side."""
     operands = (made.q, made.k, made.v, *((made.mask,) if made.mask is not None else ()))
-    return all(one.layout is None or same(strides(one)[-1], 1) or (one is not made.mask and same(sizes(one)[-1], 1)) for one in operands)
+    return all(arg.layout is None or same(strides(arg)[-1], 1) or (arg is not made.mask and same(sizes(arg)[-1], 1)) for arg in operands)
 
 
 def _with_four_axes(made: Attention) -> Attention:

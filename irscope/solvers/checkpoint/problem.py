@@ -83,35 +83,35 @@ class CheckpointProblem:
     @cached_property
     def writers(self) -> list[list[int]]:
         """Operators that make or change each storage, in order."""
-        found: list[list[int]] = [[] for _ in self.storages]
+        writers: list[list[int]] = [[] for _ in self.storages]
         for at, op in enumerate(self.operators):
             for storage in op.writes:
-                found[storage].append(at)
-        return found
+                writers[storage].append(at)
+        return writers
 
     @cached_property
     def readers(self) -> list[list[int]]:
         """Operators that read each storage, in order."""
-        found: list[list[int]] = [[] for _ in self.storages]
+        readers: list[list[int]] = [[] for _ in self.storages]
         for at, op in enumerate(self.operators):
             for storage in op.reads:
-                found[storage].append(at)
-        return found
+                readers[storage].append(at)
+        return readers
 
     @cached_property
     def first_touch(self) -> list[int]:
         """Step at which each storage begins; -1 for inputs and for storages that no operator uses."""
         return [
-            -1 if one.is_input else min((*self.writers[number][:1], *self.readers[number][:1]), default=-1)
-            for number, one in enumerate(self.storages)
+            -1 if storage.is_input else min((*self.writers[number][:1], *self.readers[number][:1]), default=-1)
+            for number, storage in enumerate(self.storages)
         ]
 
     @cached_property
     def last_touch(self) -> list[int]:
         """Step of the last operator that reads or writes each storage; the number of operators where it stays."""
         return [
-            len(self) if one.is_output else max(one.held, *self.writers[number][-1:], *self.readers[number][-1:], -1)
-            for number, one in enumerate(self.storages)
+            len(self) if storage.is_output else max(storage.held, *self.writers[number][-1:], *self.readers[number][-1:], -1)
+            for number, storage in enumerate(self.storages)
         ]
 
     @cached_property
@@ -151,7 +151,7 @@ class CheckpointProblem:
                 return False
             if any(self.operators[writer].phase is not Phase.FORWARD for writer in writers):
                 return False
-            if writers[0] != at and sum(self.storages[one].size > 0 for one in op.writes) > 1:
+            if writers[0] != at and sum(self.storages[write].size > 0 for write in op.writes) > 1:
                 # Begun anew for one of its results, the storage that it changes would have to be begun anew as well.
                 return False
         written = set(op.writes)
@@ -163,12 +163,12 @@ class CheckpointProblem:
     def droppable(self) -> list[bool]:
         """Return whether each storage may be freed after the forward and made again when the backward needs it."""
         return [
-            not one.is_input
-            and not one.is_output
+            not storage.is_input
+            and not storage.is_output
             and bool(self.writers[number])
             and all(self.can_repeat[at] for at in self.writers[number])
             and all(at > self.last_forward[number] for at in self.later_readers[number][:1])
-            for number, one in enumerate(self.storages)
+            for number, storage in enumerate(self.storages)
         ]
 
     @cached_property
@@ -176,8 +176,8 @@ class CheckpointProblem:
         """Storages that the forward makes and something later reads: what is kept when nothing is recomputed."""
         return [
             number
-            for number, one in enumerate(self.storages)
-            if not one.is_input and not one.is_output and self.later_readers[number] and self._is_forward(number)
+            for number, storage in enumerate(self.storages)
+            if not storage.is_input and not storage.is_output and self.later_readers[number] and self._is_forward(number)
         ]
 
     @cached_property
@@ -308,8 +308,8 @@ class Network:
 
 
 def _there(problem: CheckpointProblem, number: int) -> bool:
-    one = problem.storages[number]
-    return one.is_input and one.is_output
+    storage = problem.storages[number]
+    return storage.is_input and storage.is_output
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -340,27 +340,27 @@ class Bounds:
         problem = self.problem
         steps = len(problem)
         change = [0] * (steps + 1)
-        for number, one in enumerate(problem.storages):
+        for number, storage in enumerate(problem.storages):
             span = self._span(number)
             if span is not None:
-                change[span[0]] += one.size
-                change[span[1] + 1] -= one.size
+                change[span[0]] += storage.size
+                change[span[1] + 1] -= storage.size
         must: list[int] = []
         live = 0
         for at, op in enumerate(problem.operators):
             live += change[at]
             again = 0
             if op.phase is not Phase.FORWARD:
-                again = sum(problem.storages[one].size for one in op.reads if problem.droppable[one] and at > problem.last_forward[one])
+                again = sum(problem.storages[read].size for read in op.reads if problem.droppable[read] and at > problem.last_forward[read])
             must.append(live + again + op.workspace)
         return must
 
     def _span(self, number: int) -> tuple[int, int] | None:
         """First and last operator during which a storage is there in every plan; what is read after that is counted there."""
         problem = self.problem
-        one = problem.storages[number]
+        storage = problem.storages[number]
         first, last = problem.first_touch[number], problem.last_touch[number]
-        if not one.size or (first < 0 and not one.is_input):
+        if not storage.size or (first < 0 and not storage.is_input):
             return None
         if problem.droppable[number]:
             last = problem.last_forward[number]
@@ -368,8 +368,8 @@ class Bounds:
 
     def _floor(self) -> Floor:
         problem = self.problem
-        at_start = sum(one.size for one in problem.storages if one.is_input)
-        at_end = sum(one.size for one in problem.storages if one.is_output)
+        at_start = sum(storage.size for storage in problem.storages if storage.is_input)
+        at_end = sum(storage.size for storage in problem.storages if storage.is_output)
         highest = max(range(len(problem)), key=lambda at: self._must[at], default=-1)
         most = self._must[highest] if highest >= 0 else 0
         if max(at_start, at_end) >= most:
@@ -379,12 +379,12 @@ class Bounds:
     def forced_at(self, at: int) -> Iterable[int]:
         """Return storages that are there while an operator runs, whatever the plan; largest first, without what stays all the time."""
         problem = self.problem
-        found = {one for one in problem.operators[at].reads if problem.storages[one].size}
+        reads = {read for read in problem.operators[at].reads if problem.storages[read].size}
         for number in range(len(problem.storages)):
             span = self._span(number)
             if span is not None and span[0] <= at <= span[1]:
-                found.add(number)
-        lasting = [one for one in found if not (problem.storages[one].is_input and problem.storages[one].is_output)]
+                reads.add(number)
+        lasting = [read for read in reads if not (problem.storages[read].is_input and problem.storages[read].is_output)]
         return sorted(lasting, key=lambda one: (-problem.storages[one].size, one))
 
     def moments(self, most: int) -> list[int]:
@@ -393,7 +393,7 @@ class Bounds:
         wanting = [
             at
             for at, op in enumerate(problem.operators)
-            if op.phase is not Phase.FORWARD and any(problem.droppable[one] for one in op.reads)
+            if op.phase is not Phase.FORWARD and any(problem.droppable[read] for read in op.reads)
         ]
         if len(wanting) <= most:
             return wanting

@@ -71,16 +71,16 @@ class Simulator:
         for number in self.choices:
             self._is_choice[number] = True
         makers = sorted({at for number in self.choices for at in problem.writers[number]})
-        beside = (one for at in makers for one in (*operators[at].reads, *operators[at].writes))
-        self._moving = sorted({one for one in (*self.choices, *beside) if storages[one].size and not storages[one].is_output})
+        beside = (read for at in makers for read in (*operators[at].reads, *operators[at].writes))
+        self._moving = sorted({choice for choice in (*self.choices, *beside) if storages[choice].size and not storages[choice].is_output})
         """Storages whose end depends on the plan."""
         moves = [False] * count
         for number in self._moving:
             moves[number] = True
-        self._size = [one.size for one in storages]
-        self._sources = [tuple(one for one in op.reads if self._is_choice[one] and one not in op.writes) for op in operators]
-        self._read = [tuple(one for one in op.reads if moves[one] and one not in op.writes) for op in operators]
-        self._made = [tuple(one for one in op.writes if self._size[one]) for op in operators]
+        self._size = [storage.size for storage in storages]
+        self._sources = [tuple(read for read in op.reads if self._is_choice[read] and read not in op.writes) for op in operators]
+        self._read = [tuple(read for read in op.reads if moves[read] and read not in op.writes) for op in operators]
+        self._made = [tuple(write for write in op.writes if self._size[write]) for op in operators]
         self._wants = [tuple(one for one in op.reads if self._is_choice[one]) if op.phase is not Phase.FORWARD else () for op in operators]
         self._wanting = [at for at, wants in enumerate(self._wants) if wants]
         self._workspace = [op.workspace for op in operators]
@@ -104,16 +104,16 @@ class Simulator:
         problem = self.problem
         added, freed = [0] * len(problem), [0] * len(problem)
         live = 0
-        for number, one in enumerate(problem.storages):
+        for number, storage in enumerate(problem.storages):
             first, last = problem.first_touch[number], problem.last_touch[number]
-            if moves[number] or (first < 0 and not one.is_input):
+            if moves[number] or (first < 0 and not storage.is_input):
                 continue
             if first < 0:
-                live += one.size
+                live += storage.size
             else:
-                added[first] += one.size
+                added[first] += storage.size
             if 0 <= last < len(problem):
-                freed[last] += one.size
+                freed[last] += storage.size
         during, standing = [], []
         for at in range(len(problem)):
             standing.append(live)
@@ -133,14 +133,14 @@ class Simulator:
     def chains(self, plan: Sequence[int]) -> dict[int, list[int]]:
         """Operators to run again, in order, right before each operator that needs them."""
         present = [state == KEEP for state in plan]
-        found: dict[int, list[int]] = {}
+        chains: dict[int, list[int]] = {}
         for at in self._wanting:
             missing = [number for number in self._wants[at] if not present[number]]
             if missing:
                 chain = self._makers(missing, present)
                 self._arrive(plan, chain, present)
-                found[at] = sorted(chain)
-        return found
+                chains[at] = sorted(chain)
+        return chains
 
     def _makers(self, missing: list[int], present: list[bool]) -> set[int]:
         """Return operators that make what is missing from what is there."""
@@ -305,7 +305,7 @@ class RegionSimulator(Simulator):
         self._of_region: list[list[int]] = [[] for _ in self.regions]
         for number in self.choices:
             self._of_region[inside[number]].append(number)
-        self._decides = [next((one for one in op.writes if self._is_choice[one]), -1) for op in problem.operators]
+        self._decides = [next((write for write in op.writes if self._is_choice[write]), -1) for op in problem.operators]
         self._later = [bool(readers) for readers in problem.later_readers]
 
     def save_all(self) -> list[int]:
@@ -325,12 +325,12 @@ class RegionSimulator(Simulator):
 
     def chains(self, plan: Sequence[int]) -> dict[int, list[int]]:
         """Return all that is not saved, for each region of which something is needed and not there."""
-        found: dict[int, list[int]] = {}
+        chains: dict[int, list[int]] = {}
         for region, members in zip(self.regions, self._of_region, strict=True):
             if any(plan[number] != KEEP and self._later[number] for number in members):
                 chain = [op for op in region.operators if op < region.end and not self.is_saved(plan, op)]
-                found[region.trigger] = sorted({*found.get(region.trigger, ()), *chain})
-        return found
+                chains[region.trigger] = sorted({*chains.get(region.trigger, ()), *chain})
+        return chains
 
     def held(self, plan: Sequence[int], chains: dict[int, list[int]]) -> list[tuple[int, int]]:
         """Return what is saved for a region stays until the region runs again."""
@@ -349,9 +349,9 @@ def can_run_again(problem: CheckpointProblem, region: Region) -> bool:
     own = set(region.operators)
     for op in region.operators:
         writes = problem.operators[op].writes
-        if all(problem.storages[one].is_input for one in writes):
+        if all(problem.storages[write].is_input for write in writes):
             continue
-        if not problem.can_repeat[op] or any(writer not in own for one in writes for writer in problem.writers[one]):
+        if not problem.can_repeat[op] or any(writer not in own for write in writes for writer in problem.writers[write]):
             return False
     return True
 
@@ -361,7 +361,7 @@ def _with_marks(problem: CheckpointProblem, home: list[int]) -> CheckpointProble
     storages = list(problem.storages)
     operators = list(problem.operators)
     for at, op in enumerate(operators):
-        sized = [one for one in op.writes if storages[one].size and not storages[one].is_input]
+        sized = [write for write in op.writes if storages[write].size and not storages[write].is_input]
         if home[at] >= 0 and sized and all(_home_of(problem, one, home) < 0 for one in sized):
             operators[at] = replace(op, writes=(*op.writes, len(storages)))
             storages.append(StepStorage(f"decides {op.name}", 0))
@@ -382,7 +382,7 @@ def _units(problem: CheckpointProblem, inside: list[int]) -> list[tuple[int, ...
     """Return storages that share operators are saved together."""
     sets = DisjointSets(range(len(problem.storages)))
     for op in problem.operators:
-        made = [one for one in op.writes if not problem.storages[one].is_input]
+        made = [write for write in op.writes if not problem.storages[write].is_input]
         for other in made[1:]:
             sets.join(made[0], other)
     return [tuple(unit) for unit in sets.groups(number for number in range(len(problem.storages)) if inside[number] >= 0)]

@@ -59,7 +59,7 @@ class Archive:
 
     def near(self, budget: int, price: float) -> Point:
         """Return the plan to start from when a byte above the budget costs this many seconds."""
-        return min(self.points, key=lambda one: one.cost.seconds + price * max(0, one.cost.peak - budget))
+        return min(self.points, key=lambda point: point.cost.seconds + price * max(0, point.cost.peak - budget))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def greedy(simulator: Simulator, *, gated: bool = True) -> Iterator[tuple[Cost, 
     candidates = {number: _candidate(problem, simulator, number) for number in problem.saved if problem.droppable[number]}
     chosen: list[_Candidate] = []
     while candidates:
-        able = [one for one in candidates.values() if not gated or _idle_at(problem, one.number, cost.where)]
+        able = [candidate for candidate in candidates.values() if not gated or _idle_at(problem, candidate.number, cost.where)]
         if not able:
             return
         best = max(able, key=lambda one: (one.ratio(problem.storages[one.number].size), -one.number))
@@ -114,13 +114,13 @@ def _choose(best: _Candidate, chosen: list[_Candidate], candidates: dict[int, _C
             prior.seconds += best.seconds
             times += 1
     chosen.append(best)
-    for one in candidates.values():
-        if best.number in one.sources:
-            one.sources = (one.sources - {best.number}) | best.sources
-            one.seconds += best.seconds
-            one.total = one.seconds * (1 + sum(one.number in prior.sources for prior in chosen))
-        elif one.number in best.sources:
-            one.total = one.seconds * (times + 1)
+    for candidate in candidates.values():
+        if best.number in candidate.sources:
+            candidate.sources = (candidate.sources - {best.number}) | best.sources
+            candidate.seconds += best.seconds
+            candidate.total = candidate.seconds * (1 + sum(candidate.number in prior.sources for prior in chosen))
+        elif candidate.number in best.sources:
+            candidate.total = candidate.seconds * (times + 1)
 
 
 def _candidate(problem: CheckpointProblem, simulator: Simulator, number: int) -> _Candidate:
@@ -294,7 +294,7 @@ def segments(simulator: Simulator, *, articulation: bool = False) -> Iterator[tu
     problem = simulator.problem
     forward = [at for at, op in enumerate(problem.operators) if op.phase is Phase.FORWARD]
     saved = set(problem.saved)
-    made = [sum(problem.storages[one].size for one in problem.operators[at].writes if one in saved) for at in forward]
+    made = [sum(problem.storages[write].size for write in problem.operators[at].writes if write in saved) for at in forward]
     total = sum(made)
     crossing = _crossing(problem, forward)
     seen: set[bytes] = set()
@@ -510,7 +510,7 @@ class CheckpointPlanner:
             left = max(0.0, clock.left) / (len(able) - at)
             found.append(self.plan(budget, seconds=left, steps=steps))
         # A plan that was found for a smaller budget may be the best one for a larger budget.
-        return [self._found(one.budget, one.bound, proven=one.proven) for one in found]
+        return [self._found(planned.budget, planned.bound, proven=planned.proven) for planned in found]
 
     def result(self, planned: Sequence[Planned]) -> CheckpointPlans:
         """All plans and bounds found so far."""
@@ -592,7 +592,7 @@ class CheckpointPlanner:
             spent = sum(problem.operators[op].seconds for op in {op for number in unit for op in problem.writers[number]})
             worth.append((size / spent if spent else float(size), at))
         plan = simulator.save_all()
-        for ratio, at in sorted(worth, key=lambda one: (-one[0], one[1])):
+        for ratio, at in sorted(worth, key=lambda pair: (-pair[0], pair[1])):
             if ratio:
                 for number in simulator.units[at]:
                     plan[number] = ONCE

@@ -45,18 +45,18 @@ def cut_network(
     network = FlowNetwork()
     source, sink = network.node(), network.node()
     side = [-1] * len(problem)
-    for one in ancestors:
-        side[one] = source
-    for one in descendants:
-        side[one] = sink
+    for ancestor in ancestors:
+        side[ancestor] = source
+    for ancestor in descendants:
+        side[ancestor] = sink
     side[op] = sink
-    free = [one for one in range(len(problem)) if side[one] < 0]
-    for one in free:
-        side[one] = network.node()
-    for one in free:
-        for earlier in before[one]:
+    free = [index for index in range(len(problem)) if side[index] < 0]
+    for ancestor in free:
+        side[ancestor] = network.node()
+    for ancestor in free:
+        for earlier in before[ancestor]:
             if side[earlier] != source:
-                network.edge(side[one], side[earlier], INFINITE)
+                network.edge(side[ancestor], side[earlier], INFINITE)
         # Later ones that are forced to come later need no edge: they never run before.
     own = set(problem.touched[op])
     constant = problem.base + problem.workspace[op] + sum(problem.storages[number].size for number in own)
@@ -164,10 +164,10 @@ class Necessary:
             looked += 1
             op = max(self._waiting, key=lambda one: (self._least[one], -one))
             del self._waiting[op]
-            found = self._look_at(op, stop)
-            if self.impossible or not found:
+            look = self._look_at(op, stop)
+            if self.impossible or not look:
                 continue
-            for first, second in found:
+            for first, second in look:
                 if not self._ancestors[second] >> first & 1:
                     self.before[second].add(first)
             self._close()
@@ -182,8 +182,8 @@ class Necessary:
             return
         ancestors, descendants = [0] * len(after), [0] * len(after)
         for op in order:
-            for one in self.before[op]:
-                ancestors[op] |= ancestors[one] | 1 << one
+            for earlier in self.before[op]:
+                ancestors[op] |= ancestors[earlier] | 1 << earlier
         for op in reversed(order):
             for later in after[op]:
                 descendants[op] |= descendants[later] | 1 << later
@@ -247,9 +247,9 @@ class Necessary:
         own, ancestors = 1 << op, self._ancestors[op]
         later = self._descendants[op]
         return [
-            one
-            for one in self._storages
-            if one[0] & free and not one[0] & own and not ((one[2] or one[0] & ancestors) and (one[3] or one[0] & later))
+            slot
+            for slot in self._storages
+            if slot[0] & free and not slot[0] & own and not ((slot[2] or slot[0] & ancestors) and (slot[3] or slot[0] & later))
         ]
 
     def _note(self, needed: int) -> None:
@@ -267,12 +267,12 @@ def _alive(storages: list[_Lived], done: int) -> int:
 
 
 def _members(mask: int) -> list[int]:
-    found: list[int] = []
+    members: list[int] = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        members.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return members
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class Attempt:
             ]
             for numbers in problem.touched
         ]
-        self._later = [[(later, sum(1 << one for one in problem.before[later])) for later in after] for after in problem.after]
+        self._later = [[(later, sum(1 << earlier for earlier in problem.before[later])) for later in after] for after in problem.after]
         self._all = (1 << len(problem)) - 1
         self._seen: set[int] = set()
         self._open: list[tuple[int, int, int, _State]] = []
@@ -531,9 +531,9 @@ class ExactSearch:
         higher = min((known for known in self._necessary if known.limit >= limit), key=lambda known: known.limit, default=None)
         if higher is not None and higher.limit == limit:
             return higher
-        found = Necessary(self._problem, limit, higher)
-        self._necessary.append(found)
-        return found
+        necessary = Necessary(self._problem, limit, higher)
+        self._necessary.append(necessary)
+        return necessary
 
     def _search(self, problem: OrderProblem, limit: int, least_beyond: int, patience: int, stop: Callable[[], bool]) -> bool:
         """Look for an order within a limit from both ends; nothing else is known up to `least_beyond`, where that is not 0."""

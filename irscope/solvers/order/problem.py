@@ -65,7 +65,7 @@ class OrderProblem:
         """Return the problem with time running backwards: an order read from its end needs the same memory there."""
         last = len(self) - 1
         storages = [
-            Storage(one.size, tuple(last - op for op in reversed(one.touches)), one.is_output, one.is_input) for one in self.storages
+            Storage(slot.size, tuple(last - op for op in reversed(slot.touches)), slot.is_output, slot.is_input) for slot in self.storages
         ]
         before = [tuple(sorted(last - later for later in self.after[op])) for op in range(last, -1, -1)]
         return OrderProblem(before, storages, self.workspace[::-1], self.base)
@@ -117,7 +117,7 @@ class OrderProblem:
     def is_valid(self, order: Sequence[int]) -> bool:
         """Return whether an order holds every operator once, after all that must come before it."""
         place = {op: at for at, op in enumerate(order)}
-        return len(place) == len(order) == len(self) and all(place[one] < place[op] for op in place for one in self.before[op])
+        return len(place) == len(order) == len(self) and all(place[earlier] < place[op] for op in place for earlier in self.before[op])
 
 
 def order_problem(before: Sequence[Iterable[int]], storages: Iterable[Storage], workspace: Sequence[int] | None = None) -> OrderProblem:

@@ -60,17 +60,17 @@ class Repeated:
             place[op] = at
         problem, recipe = self.problem, self.recipe
         storages = [
-            Storage(one.size, tuple(sorted(place[op] for op in one.touches)), one.is_input, one.is_output) for one in problem.storages
+            Storage(slot.size, tuple(sorted(place[op] for op in slot.touches)), slot.is_input, slot.is_output) for slot in problem.storages
         ]
         return Repeated(
             OrderProblem(
-                [tuple(sorted(place[one] for one in problem.before[op])) for op in order],
+                [tuple(sorted(place[earlier] for earlier in problem.before[op])) for op in order],
                 storages,
                 [problem.workspace[op] for op in order],
                 problem.base,
             ),
             Recipe(
-                [tuple(place[one] for one in recipe.reads[op]) for op in order],
+                [tuple(place[read] for read in recipe.reads[op]) for op in order],
                 [recipe.makes[op] for op in order],
                 [recipe.cost[op] for op in order],
             ),
@@ -90,7 +90,7 @@ def lower(first: Repeated, most: int, stop: Callable[[], bool]) -> Repeated:
     """Make results again while that lowers the peak and all of it costs no more than `most`."""
     best = first
     while not stop():
-        found = min(_single_repeats(best, most, stop), key=lambda one: (one.height, one.spent), default=best)
+        found = min(_single_repeats(best, most, stop), key=lambda repeated: (repeated.height, repeated.spent), default=best)
         if found.height >= best.height:
             break
         best = found
@@ -118,7 +118,7 @@ def _recomputed_before(given: Repeated, number: int, late: int) -> list[int]:
     """Operators to run again right before `late`, so that it and what comes later find the content; empty where that is impossible."""
     reads, makes = given.recipe.reads, given.recipe.makes
     storages = given.problem.storages
-    wanted = [one for op in storages[number].touches if op >= late for one in reads[op] if makes[one] == number and one < late]
+    wanted = [read for op in storages[number].touches if op >= late for read in reads[op] if makes[read] == number and read < late]
     found: set[int] = set()
     while wanted:
         op = wanted.pop()
@@ -127,11 +127,11 @@ def _recomputed_before(given: Repeated, number: int, late: int) -> list[int]:
         if given.recipe.cost[op] is None or len(found) == _MOST_AT_ONCE:
             return []
         found.add(op)
-        for one in reads[op]:
-            made = makes[one]
+        for read in reads[op]:
+            made = makes[read]
             still_there = made >= 0 and made != number and (storages[made].is_output or storages[made].touches[-1] >= late)
             if made >= 0 and not still_there:
-                wanted.append(one)
+                wanted.append(read)
     return sorted(found)
 
 
@@ -151,23 +151,23 @@ def _with(given: Repeated, number: int, late: int, copies: list[int]) -> Repeate
     for op in copies:
         if recipe.makes[op] >= 0:
             fresh.setdefault(recipe.makes[op], len(problem.storages) + len(fresh))
-    touches = [[moved(op) for op in one.touches if other != number or op < late] for other, one in enumerate(problem.storages)]
+    touches = [[moved(op) for op in storage.touches if other != number or op < late] for other, storage in enumerate(problem.storages)]
     touches += [[] for _ in fresh]
     touches[fresh[number]] += [moved(op) for op in problem.storages[number].touches if op >= late]
     copied_before: list[tuple[int, ...]] = []
     copied_reads: list[tuple[int, ...]] = []
     for op in copies:
-        from_where = tuple(copy.get(one, one) for one in recipe.reads[op])
+        from_where = tuple(copy.get(read, read) for read in recipe.reads[op])
         copied_reads.append(from_where)
         copied_before.append(tuple(sorted(set(from_where))))
-        used = {recipe.makes[one] if one not in copy else fresh.get(recipe.makes[one], -1) for one in recipe.reads[op]}
+        used = {recipe.makes[read] if read not in copy else fresh.get(recipe.makes[read], -1) for read in recipe.reads[op]}
         for storage in sorted({*used, fresh.get(recipe.makes[op], -1)} - {-1}):
             touches[storage].append(copy[op])
     before = [
         tuple(sorted({moved(one) for one in earlier} | {copy[one] for one in recipe.reads[op] if is_redirected(op, one)}))
         for op, earlier in enumerate(problem.before)
     ]
-    reads = [tuple(copy[one] if is_redirected(op, one) else moved(one) for one in recipe.reads[op]) for op in range(len(problem))]
+    reads = [tuple(copy[read] if is_redirected(op, read) else moved(read) for read in recipe.reads[op]) for op in range(len(problem))]
     makes = [fresh[number] if op >= late and made == number else made for op, made in enumerate(recipe.makes)]
     old = [*problem.storages, *(Storage(problem.storages[of].size, ()) for of in fresh)]
     storages = [Storage(one.size, tuple(sorted(set(users))), one.is_input, one.is_output) for one, users in zip(old, touches, strict=True)]

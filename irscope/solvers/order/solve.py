@@ -78,9 +78,9 @@ def by_need(problem: OrderProblem) -> list[int]:
     need = [0] * len(problem)
     for op, earlier in enumerate(problem.before):
         held = 0
-        for one in sorted(earlier, key=lambda one: made[one] - need[one]):
-            need[op] = max(need[op], held + need[one])
-            held += made[one]
+        for predecessor in sorted(earlier, key=lambda predecessor: made[predecessor] - need[predecessor]):
+            need[op] = max(need[op], held + need[predecessor])
+            held += made[predecessor]
         need[op] = max(need[op], held + made[op] + problem.workspace[op])
     return _postorder(problem, lambda op: (made[op] - need[op], op))
 
@@ -112,10 +112,10 @@ def _postorder(problem: OrderProblem, key: Callable[[int], tuple[int, int]]) -> 
         done[root] = True
         while stack:
             op, earlier = stack[-1]
-            for one in earlier:
-                if not done[one]:
-                    done[one] = True
-                    stack.append((one, iter(sorted(problem.before[one], key=key))))
+            for predecessor in earlier:
+                if not done[predecessor]:
+                    done[predecessor] = True
+                    stack.append((predecessor, iter(sorted(problem.before[predecessor], key=key))))
                     break
             else:
                 stack.pop()
@@ -289,7 +289,7 @@ class Layout:
         """Return the operators of a stretch, numbered by place, with all others where they are."""
         problem, place = self.problem, self._place
         ops = self.order[begin:end]
-        before = [tuple(place[one] - begin for one in problem.before[op] if begin <= place[one] < end) for op in ops]
+        before = [tuple(place[earlier] - begin for earlier in problem.before[op] if begin <= place[earlier] < end) for op in ops]
         storages: list[Storage] = []
         base = self.standing[begin] if begin < end else 0
         for number in dict.fromkeys(number for op in ops for number in problem.touched[op]):
@@ -620,8 +620,8 @@ def waists(problem: OrderProblem, order: list[int]) -> list[tuple[int, int]]:
     """Stretches of an order between operators that come after everything before them and before everything after."""
     count = len(order)
     place = {op: at for at, op in enumerate(order)}
-    last_needed = [max((place[one] for one in problem.before[op]), default=-1) for op in order]
-    first_used = [min((place[one] for one in problem.after[op]), default=count) for op in order]
+    last_needed = [max((place[earlier] for earlier in problem.before[op]), default=-1) for op in order]
+    first_used = [min((place[later] for later in problem.after[op]), default=count) for op in order]
     from_here = count
     depends = [False] * count
     for at in range(count - 1, -1, -1):

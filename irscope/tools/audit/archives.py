@@ -127,7 +127,7 @@ class Archive:
                 for info in self._zip.infolist():
                     if not info.is_dir():
                         self._add(info)
-                self.members = [Member(one.filename, one.file_size, at) for at, one in enumerate(self._infos)]
+                self.members = [Member(info.filename, info.file_size, at) for at, info in enumerate(self._infos)]
             else:
                 size = file.seek(0, os.SEEK_END)
                 packed = _unpacking(file)
@@ -137,7 +137,7 @@ class Archive:
                 for one in self._tar:
                     if one.isreg():
                         self._add(one)
-                self.members = [Member(one.name, one.size, at) for at, one in enumerate(self._infos)]
+                self.members = [Member(info.name, info.size, at) for at, info in enumerate(self._infos)]
 
     def _add(self, info: Any) -> None:
         self._infos.append(info)

@@ -220,7 +220,7 @@ class Dataset:
             if ids:
                 self._write(part, ids)
                 with self._transaction():
-                    self._index.executemany("UPDATE models SET part=? WHERE id=?", ((part, one) for one in ids))
+                    self._index.executemany("UPDATE models SET part=? WHERE id=?", ((part, identity) for identity in ids))
             self._rewrite_stale()
 
     def _rewrite_stale(self) -> None:
@@ -240,15 +240,15 @@ class Dataset:
     def _write(self, part: int, ids: Sequence[str]) -> None:
         """Write the Parquet files of one part; that of models, which makes the others count, comes last."""
         tables: dict[str, list[Row]] = {MODELS: [], OPERATORS: []}
-        for one in ids:
-            (packed,) = self._index.execute("SELECT found FROM models WHERE id=?", (one,)).fetchone()
+        for identity in ids:
+            (packed,) = self._index.execute("SELECT found FROM models WHERE id=?", (identity,)).fetchone()
             found = _unpacked(packed)
             uri = found.model["uri"]
             tables[MODELS].append(found.model)
             tables[OPERATORS] += ({"uri": uri, **row} for row in found.operators)
             for name, row in found.passes.items():
                 tables.setdefault(_folder_of(name), []).append({"uri": uri, **row})
-        for name in sorted(tables, key=lambda one: one == MODELS):
+        for name in sorted(tables, key=lambda table: table == MODELS):
             self._write_table(name, part, tables[name])
 
     def _write_table(self, name: str, part: int, rows: list[Row]) -> None:
@@ -286,7 +286,7 @@ class Dataset:
 
     def tables(self) -> list[str]:
         """Return the names of the tables that there are."""
-        return sorted(one.name for one in self.folder.iterdir() if one.is_dir() and any(one.glob("part-*.parquet")))
+        return sorted(path.name for path in self.folder.iterdir() if path.is_dir() and any(path.glob("part-*.parquet")))
 
     def read(self, table: str = MODELS, columns: Sequence[str] | None = None) -> Any:
         """Return a whole table of the dataset, as pyarrow's."""
@@ -297,7 +297,7 @@ class Dataset:
             raise UsageError(problem, code="IRS724", where=str(self.folder), hint=f"tables: {', '.join(known)}" if known else "")
         parquet = import_module("pyarrow.parquet")
         try:
-            return self._arrow.concat_tables([parquet.read_table(one, columns=columns) for one in files], promote_options="permissive")
+            return self._arrow.concat_tables([parquet.read_table(file, columns=columns) for file in files], promote_options="permissive")
         except (self._arrow.ArrowException, OSError) as error:
             raise LoadError(f"cannot be read: {str(error).splitlines()[0]}", code="IRS724", where=str(self.folder / table)) from error
 

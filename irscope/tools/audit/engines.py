@@ -208,8 +208,8 @@ class LocalEngine:
         return [(found[0], now - found[1]) for slot in self._slots if (found := slot.now) is not None]
 
     def close(self) -> None:
-        for one in self._pending:
-            one.cancel()
+        for waiting in self._pending:
+            waiting.cancel()
         for slot in self._slots:
             with suppress(OSError, ValueError):
                 slot.close(0)
@@ -268,7 +268,7 @@ class RayEngine:
     def _give_out(self) -> None:
         """Give waiting batches to the actors with the fewest; one that is not there yet gets none, since it may never be."""
         while self._queue and self._loads:
-            actor = min(self._loads, key=lambda one: self._loads[one])
+            actor = min(self._loads, key=lambda load: self._loads[load])
             if self._loads[actor] >= _PER_ACTOR:
                 return
             batch, tries = self._queue.popleft()

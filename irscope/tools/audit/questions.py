@@ -55,9 +55,9 @@ def models_table(found: Columns, title: str = "models") -> Table:
     shown = [one for key in _SHOWN for one in found if one.partition("@")[0] == key]
     order = ["uri", *shown, *(key for key in found if key not in shown and key != "uri")]
     columns = [Column("model"), *(column_of(key, detail=key not in shown) for key in order)]
-    origins = [dict(one.split("=", 1) for one in (text or "").split(",") if "=" in one) for text in found.get("provenance", ())]
+    origins = [dict(part.split("=", 1) for part in (text or "").split(",") if "=" in part) for text in found.get("provenance", ())]
     data = {key: _with_origin(key, found[key], origins) for key in order if key != "provenance"}
-    columns = [one for one in columns if one.key != "provenance"]
+    columns = [column for column in columns if column.key != "provenance"]
     return Table(title, tuple(columns), {"model": names, **data}, keys=list(found["uri"]))
 
 
@@ -70,7 +70,7 @@ def _with_origin(key: str, values: Sequence[Any], origins: Sequence[Mapping[str,
     """Return the numbers with where they come from, which is the same for further devices."""
     if not FIELD_KINDS.get(key.partition("@")[0], Kind.TEXT).is_number or not origins:
         return values
-    words = [one.get(key.partition("@")[0], "exact") for one in origins]
+    words = [origin.get(key.partition("@")[0], "exact") for origin in origins]
     return [
         value if value is None or word == "exact" else Quantity(value, Provenance(word)) for value, word in zip(values, words, strict=True)
     ]
@@ -91,11 +91,11 @@ def _failures(dataset: Dataset) -> Table:
     )
 
 
-def reasons_table(found: Columns) -> Table:
+def reasons_table(columns: Columns) -> Table:
     """Return the reasons why models are not ok, the most frequent first, each with an example."""
     counts: Counter[tuple[str, str]] = Counter()
     examples: dict[tuple[str, str], str] = {}
-    for uri, status, reason, code in zip(found["uri"], found["status"], found["reason"], found["code"], strict=True):
+    for uri, status, reason, code in zip(columns["uri"], columns["status"], columns["reason"], columns["code"], strict=True):
         if status != "ok":
             counts[reason, code] += 1
             examples.setdefault((reason, code), uri)
@@ -215,13 +215,13 @@ def _subjects(dataset: Dataset) -> tuple[Subject, ...]:
 # -- the report --------------------------------------------------------------------------------------------------------
 
 
-def verdict_lines(found: Columns, devices: Sequence[str]) -> Iterable[str]:
+def verdict_lines(columns: Columns, devices: Sequence[str]) -> Iterable[str]:
     """Yield the answer in words: how many models fit, for each device that was asked for."""
-    ok = [at for at, status in enumerate(found["status"]) if status == "ok"]
-    yield f"{len(found['uri']):,} models, {len(found['uri']) - len(ok):,} not ok"
+    ok = [at for at, status in enumerate(columns["status"]) if status == "ok"]
+    yield f"{len(columns['uri']):,} models, {len(columns['uri']) - len(ok):,} not ok"
     for number, device in enumerate(devices):
         key = "fits" if number == 0 else f"fits@{device}"
-        fits = Counter(found[key][at] for at in ok)
+        fits = Counter(columns[key][at] for at in ok)
         yield f"on {device} {fits[True]:,} fit, {fits[False]:,} do not, of {fits[None]:,} it is not known"
 
 
@@ -247,22 +247,22 @@ def report_document(dataset: Dataset) -> Document:
     return Document(reports=reports, subjects=_subjects(dataset))
 
 
-def _families(found: Columns) -> Table:
+def _families(columns: Columns) -> Table:
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for at, (family, form, status) in enumerate(zip(found["family"], found["format"], found["status"], strict=True)):
+    for at, (family, form, status) in enumerate(zip(columns["family"], columns["format"], columns["status"], strict=True)):
         if status == "ok":
             groups[family or "-", form or "-"].append(at)
     rows = []
-    for (family, form), places in sorted(groups.items(), key=lambda one: -len(one[1])):
-        peaks = [found["peak"][at] for at in places if found["peak"][at] is not None]
+    for (family, form), places in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+        peaks = [columns["peak"][at] for at in places if columns["peak"][at] is not None]
         rows.append((family, form, len(places), min(peaks, default=None), max(peaks, default=None)))
     return Table.of(rows, ["family", "format", "models:count", "least_peak:bytes", "largest_peak:bytes"], "kinds of models")
 
 
-def _distributions(found: Columns) -> Iterable[Series]:
+def _distributions(columns: Columns) -> Iterable[Series]:
     """Yield how many models there are of each order of magnitude."""
     for key, title in _DRAWN.items():
-        kind, values = FIELD_KINDS.get(key, Kind.COUNT), [value for value in found.get(key, ()) if value]
+        kind, values = FIELD_KINDS.get(key, Kind.COUNT), [value for value in columns.get(key, ()) if value]
         if not values:
             continue
         base = 4 if kind is Kind.BYTES else 10
@@ -302,12 +302,12 @@ def diff_document(old: Dataset, new: Dataset) -> Document:
     return Document(reports=(report,), subjects=subjects)
 
 
-def _by_place(found: Columns) -> dict[str, dict[str, Any]]:
-    uris = list(found["uri"])
+def _by_place(columns: Columns) -> dict[str, dict[str, Any]]:
+    uris = list(columns["uri"])
     folders = [os.path.dirname(uri) for uri in uris]
     common = os.path.commonpath(folders) if folders and all(os.path.isabs(one) == os.path.isabs(folders[0]) for one in folders) else ""
     names = [uri[len(common) :].lstrip("/") if common and uri.startswith(common) else uri for uri in uris]
-    return {name: {key: found[key][at] for key in found} for at, name in enumerate(names)}
+    return {name: {key: columns[key][at] for key in columns} for at, name in enumerate(names)}
 
 
 def _shown(value: Any, key: str) -> str:

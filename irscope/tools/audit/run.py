@@ -166,7 +166,7 @@ class _Audit:
             self.under_way.discard(item.place)
             if found.model.get("status") != "ok":
                 self.tally.reasons[str(found.model.get("reason"))] += 1
-        self.tally.copies += len(rows) - sum(isinstance(one, Found) for one in answers)
+        self.tally.copies += len(rows) - sum(isinstance(answer, Found) for answer in answers)
         self.dataset.add(rows)
 
     def _settled(self, item: Item, key: str) -> Iterator[tuple[Item, str, Found]]:

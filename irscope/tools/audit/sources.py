@@ -140,10 +140,10 @@ def _of_source(source: str, listing: Listing) -> Iterator[Item]:
         yield from _of_store(source, listing)
     elif (named := _member_named(source)) is not None:
         archive, member = named
-        found = [item for item in _of_archive(archive, listing) if item.uri == f"{archive.path}{_MEMBER}{member}"]
-        if not found:
+        items = [item for item in _of_archive(archive, listing) if item.uri == f"{archive.path}{_MEMBER}{member}"]
+        if not items:
             raise UsageError("the archive has no such file", code="IRS720", where=source)
-        yield from found
+        yield from items
     elif is_pattern(source):
         for one in expanded([source]):
             yield from _of_path(one, listing)
@@ -194,15 +194,15 @@ def _of_path(text: str, listing: Listing) -> Iterator[Item]:
         return
     text = os.path.abspath(text)
     try:
-        found = os.stat(text)
+        status = os.stat(text)
     except OSError as error:
         raise _unlisted(text, error) from error
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         yield from _of_folder(text, listing, is_top=True)
     elif text.endswith(_ARCHIVES):
         yield from _of_archive(Local(text), listing)
     else:
-        yield _item_of_file(text, found)
+        yield _item_of_file(text, status)
 
 
 def _version_of(name: str) -> str:
@@ -230,7 +230,7 @@ def _of_folder(text: str, listing: Listing, *, is_top: bool = False) -> Iterator
             raise _unlisted(text, error) from error
         yield Item(Local(text), error=("IRS100", f"cannot be listed: {error.strerror or error}"))
         return
-    is_model, own = _of_hub_folder(text, [one.name for one in names])
+    is_model, own = _of_hub_folder(text, [name.name for name in names])
     if is_model is not None:
         yield is_model
     for entry in names:
@@ -240,19 +240,19 @@ def _of_folder(text: str, listing: Listing, *, is_top: bool = False) -> Iterator
             continue
         try:
             is_folder = entry.is_dir()
-            found = None if is_folder else entry.stat()
+            status = None if is_folder else entry.stat()
         except OSError as error:  # a link that leads nowhere, or to itself
             if path.endswith((*SUFFIXES, *_ARCHIVES)):
                 yield Item(Local(path), error=("IRS100", f"cannot be read: {error.strerror or error}"))
             continue
         if is_folder:
             yield from _of_folder(path, listing)
-        elif found is None or entry.name in own or not entry.name.endswith((*SUFFIXES, *_ARCHIVES)):
+        elif status is None or entry.name in own or not entry.name.endswith((*SUFFIXES, *_ARCHIVES)):
             listing.skipped += entry.name not in own
         elif entry.name.endswith(_ARCHIVES):
             yield from _archive_in_folder(Local(path), listing)
         else:
-            yield _item_of_file(path, found)
+            yield _item_of_file(path, status)
 
 
 def _archive_in_folder(archive: Local | Remote, listing: Listing) -> Iterator[Item]:
@@ -277,17 +277,17 @@ def _of_hub_folder(folder: str, names: Sequence[str]) -> tuple[Item | None, froz
     for name in names:
         if name in weights or name.endswith(".json"):
             try:
-                found = os.stat(os.path.join(folder, name))
+                status = os.stat(os.path.join(folder, name))
             except OSError:
                 continue
-            total += found.st_size if name in weights else 0
-            stamps += [name, _stamp(found)]
+            total += status.st_size if name in weights else 0
+            stamps += [name, _stamp(status)]
     return Item(Local(folder), total, short_digest(*stamps)), weights
 
 
 def _is_later_part(name: str) -> bool:
-    found = _PART.search(name)
-    return found is not None and found.group(1) != "00001"
+    match = _PART.search(name)
+    return match is not None and match.group(1) != "00001"
 
 
 def _item_of_file(path: str, found: os.stat_result) -> Item:
@@ -430,10 +430,10 @@ def _staged(item: Item, place: Remote | Packed, staging: Staging) -> Path:
     """Return the model's file, and what lies beside it."""
     if isinstance(place, Packed):
         with _opened(place.archive) as file, Archive(file, _text_of(place.archive)) as opened:
-            found = [one for one in opened.members if one.name == place.name]
-            if len(found) < place.number:
+            members = [member for member in opened.members if member.name == place.name]
+            if len(members) < place.number:
                 raise LoadError("is in the archive no more", code="IRS100", where=item.uri)
-            member = found[place.number - 1]
+            member = members[place.number - 1]
             for one in opened.members:
                 if _lies_beside(one, member):
                     with opened.open(one) as stream:
@@ -469,7 +469,7 @@ def content_key(item: Item, *, reads_values: bool = False) -> str:
     if isinstance(item.place, Named) or not path.exists():
         return ""
     if path.is_dir():
-        parts = [(one.name, _file_key(one, reads_values)) for one in sorted(path.iterdir()) if one.is_file() and _matters(one.name)]
+        parts = [(path.name, _file_key(path, reads_values)) for path in sorted(path.iterdir()) if path.is_file() and _matters(path.name)]
         return "" if any(not key for _, key in parts) else "folder:" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     key = _file_key(path, reads_values)
     return key + _stamps_beside(str(path)) if key else ""

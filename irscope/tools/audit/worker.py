@@ -143,7 +143,7 @@ def _analysed(text: str, setup: Setup, chosen: tuple[Chosen, ...], *, lies_here:
         "reason": reason,
         "code": None if fault is None else fault.code,
         "message": None if fault is None else one_line(fault.message),
-        "warnings": sum(one.severity.text != "note" for one in said),
+        "warnings": sum(remark.severity.text != "note" for remark in said),
     }
     return found
 

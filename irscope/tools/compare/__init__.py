@@ -73,7 +73,7 @@ def open_for(
     inputs = dict(given.inputs)
     bind = dict(given.bind)
     if not inputs and not bind:
-        inputs = {one.name: parse_type(one.type) for one in header.inputs if one.name}
+        inputs = {value.name: parse_type(value.type) for value in header.inputs if value.name}
         # Types of inputs leave no symbol open; sizes alone stand where a recording has no inputs.
         bind = {} if inputs else dict(header.bind)
     wanted = settings_of(recording, settings or Settings())

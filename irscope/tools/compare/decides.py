@@ -61,11 +61,11 @@ def decide(compared: ModelComparison, chosen: Chosen) -> Decision:
     from irscope.tools.card import make_card  # not at the top: `irscope compare --help` does without all that it looks up
 
     first, second = compared.a.model, compared.b.model
-    sizes = {one.symbol: one for one in stated_sizes(first.program, first.options.bind) if one.is_open}
-    a, problem = _at_sizes(first, {name: one.size for name, one in sizes.items()})
+    sizes = {size.symbol: size for size in stated_sizes(first.program, first.options.bind) if size.is_open}
+    a, problem = _at_sizes(first, {name: size.size for name, size in sizes.items()})
     own_name = {name: own for own, name in compared.renamed.items()}
-    others = {one.symbol: one for one in stated_sizes(second.program, second.options.bind) if one.is_open}
-    wanted = {own_name.get(name, name): sizes.get(name, one).size for name, one in others.items()}
+    others = {size.symbol: size for size in stated_sizes(second.program, second.options.bind) if size.is_open}
+    wanted = {own_name.get(name, name): sizes.get(name, other).size for name, other in others.items()}
     b, refused = _at_sizes(second, wanted)
     told = {name: f"{name}={one.size} ({one.source})" for name, one in {**others, **sizes}.items()}
     notes = [f"numbers are for {', '.join(told.values())}; --bind gives other sizes"] if told else []
@@ -160,7 +160,7 @@ def decisive_measures(decision: Decision) -> dict[str, Measure]:
 
 def _measure_rows(decision: Decision) -> dict[str, dict[str, Cell]]:
     """Return both numbers, their difference and how large it is; what neither has is left out."""
-    found: dict[str, dict[str, Cell]] = {}
+    measure_rows: dict[str, dict[str, Cell]] = {}
     sides = [_numbers(card) for card in (decision.a, decision.b)]
     for name, (key, _) in _ROWS.items():
         a, b = (side[key] for side in sides)
@@ -169,8 +169,8 @@ def _measure_rows(decision: Decision) -> dict[str, dict[str, Cell]]:
             name == "peak_memory_bytes" and all(side["peak_allocated"].shown is not None for side in sides)
         ):
             continue
-        found[name] = _both_and_difference(a, b)
-    return found
+        measure_rows[name] = _both_and_difference(a, b)
+    return measure_rows
 
 
 def _both_and_difference(a: Quantity, b: Quantity) -> dict[str, Cell]:
@@ -200,7 +200,7 @@ def _compiled_rows(compared: ModelComparison) -> dict[str, dict[str, Cell]]:
             found["first_run_bytes"], found["later_runs_bytes"] = memory.counter("cold", "allocated"), memory.counter("warm", "allocated")
             tape = memory.tape
             if tape is not None and memory.central is not None:
-                span = next(one for one in tape.spans if one.name == WARM)
+                span = next(span for span in tape.spans if span.name == WARM)
                 kept = frozenset(tape.kept if span.again else ())
                 takes = tape.takes(tape.starts[span.first], tape.starts[span.end])
                 found["requests_of_a_run"] = Quantity(sum(slot not in kept for slot in takes))
@@ -306,4 +306,4 @@ def _fit_text(name: str, card: Card) -> str:
 
 
 def _sizes_text(card: Card) -> str:
-    return ",".join(f"{one.symbol}={one.size}" for one in card.sizes)
+    return ",".join(f"{size.symbol}={size.size}" for size in card.sizes)

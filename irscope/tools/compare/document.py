@@ -122,7 +122,7 @@ class Threshold:
 
 def parse_thresholds(texts: Sequence[str], known: Sequence[str]) -> list[Threshold]:
     """Return the limits that arguments name; UsageError for what makes no sense."""
-    found: list[Threshold] = []
+    thresholds: list[Threshold] = []
     for part in (part for text in texts for part in text.split(",") if part.strip()):
         term = _TERM.fullmatch(part)
         if term is None:
@@ -133,8 +133,8 @@ def parse_thresholds(texts: Sequence[str], known: Sequence[str]) -> list[Thresho
         value = read_amount(limit, ANY)
         if value is None:
             raise UsageError(f"--fail-on {part.strip()!r}: {limit!r} is not a number", code="IRS660", hint=_EXAMPLE)
-        found.append(Threshold(name, value, limit.endswith("%"), part.strip()))
-    return found
+        thresholds.append(Threshold(name, value, limit.endswith("%"), part.strip()))
+    return thresholds
 
 
 @immutable
@@ -151,11 +151,11 @@ def judge(thresholds: Sequence[Threshold], measures: Mapping[str, Measure]) -> V
     """Compare measures with their limits."""
     passed: list[str] = []
     unknown: list[str] = []
-    for one in thresholds:
-        measure = measures[one.name]
-        beyond = one.is_passed(measure)
+    for threshold in thresholds:
+        measure = measures[threshold.name]
+        beyond = threshold.is_passed(measure)
         if beyond is None:
-            unknown.append(f"{one.text}: the difference is not known")
+            unknown.append(f"{threshold.text}: the difference is not known")
         elif beyond:
-            passed.append(f"{one.text}: {measure.text}")
+            passed.append(f"{threshold.text}: {measure.text}")
     return Verdict(tuple(passed), tuple(unknown))

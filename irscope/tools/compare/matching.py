@@ -91,29 +91,29 @@ class Side:
     def modules(self) -> dict[Node, str]:
         """Return the dotted path of the module that each node belongs to."""
         known: dict[Scope, str] = {}
-        found: dict[Node, str] = {}
+        modules: dict[Node, str] = {}
         for node in self.nodes:
             module = known.get(node.scope)
             if module is None:
                 module = known[node.scope] = node.scope.module
-            found[node] = module
-        return found
+            modules[node] = module
+        return modules
 
     @cached_property
     def places(self) -> dict[Node, tuple[str, ...]]:
         """Return the regions around each node by name, outermost first."""
         of_graph: dict[Graph, tuple[str, ...]] = {}
-        found: dict[Node, tuple[str, ...]] = {}
+        places: dict[Node, tuple[str, ...]] = {}
         for node in self.nodes:
             graph = node.graph
             assert graph is not None
             place = of_graph.get(graph)
             if place is None:
                 # An outer graph comes before its regions, so that the owner's place is known.
-                place = () if graph is self.model.graph else (*(found[graph.owner] if graph.owner is not None else ()), graph.name)
+                place = () if graph is self.model.graph else (*(places[graph.owner] if graph.owner is not None else ()), graph.name)
                 of_graph[graph] = place
-            found[node] = place
-        return found
+            places[node] = place
+        return places
 
     def flops(self, node: Node) -> Dim | None:
         """FLOPs of one execution of a node; None where they are unknown."""

@@ -59,18 +59,18 @@ class MemoryRun:
     @functools.cached_property
     def births(self) -> list[tuple[Request, int]]:
         """Return what was asked for, each with what was alive then."""
-        alive, found = self.before, []
-        for one in self.requests:
-            if one.size > 0:
-                found.append((one, alive))
-            alive += one.size
-        return found
+        alive, births = self.before, []
+        for request in self.requests:
+            if request.size > 0:
+                births.append((request, alive))
+            alive += request.size
+        return births
 
     @property
     def highest(self) -> dict[str, int]:
         """Return the peaks of all parts."""
-        parts = [found for name, found in self.levels.items() if name != "before"]
-        return {key: max(one[key] for one in parts if key in one) for key in COUNTERS if any(key in one for one in parts)}
+        parts = [level for name, level in self.levels.items() if name != "before"]
+        return {key: max(part[key] for part in parts if key in part) for key in COUNTERS if any(key in part for part in parts)}
 
 
 def is_memory_run(path: Path) -> bool:
@@ -95,7 +95,7 @@ def of_recording(recording: Recording) -> MemoryRun:
         if found is None:
             continue
         parts = {key: getattr(found, key) for key in COUNTERS}
-        levels[name] = {key: one.current if name == "before" else one.peak for key, one in parts.items() if one is not None}
+        levels[name] = {key: part.current if name == "before" else part.peak for key, part in parts.items() if part is not None}
     ops = {op.index: op for op in recording.ops}
     events = recording.run(WARM)
     if recording.is_step and header.device.kind == "cpu":
@@ -156,9 +156,9 @@ def of_snapshot(snapshot: Snapshot) -> MemoryRun:
 
 def _categories(run: MemoryRun) -> dict[str, int]:
     """Return what is alive at the highest moment of the requests, by category; what was there before them is one of its own."""
-    found = highest_of(heights_of([(one.category, one.size) for one in run.requests]))
-    rest = run.before + sum(size for size in found.values() if size < 0)
-    return {"there before": rest} | {name or "unknown": size for name, size in found.items() if size > 0}
+    highest = highest_of(heights_of([(request.category, request.size) for request in run.requests]))
+    rest = run.before + sum(size for size in highest.values() if size < 0)
+    return {"there before": rest} | {name or "unknown": size for name, size in highest.items() if size > 0}
 
 
 # -- two runs --------------------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class MemoryComparison:
         return Document("", ModelInfo("", ""), (Report("compare", summary=summary, tables=tuple(self._tables())),))
 
     def _requests_text(self) -> str:
-        counts = [len(one) for one in self.sides]
+        counts = [len(side) for side in self.sides]
         if not any(counts):
             return "neither has any"
         where = f", from number {max(self.starts) + 1:,} of {'A' if self.starts[0] else 'B'} on" if any(self.starts) else ""
@@ -253,12 +253,12 @@ class MemoryComparison:
         """Return the requests around the first that differs."""
         rows = []
         for number in range(max(self.same - _CONTEXT, 0), self.same + _CONTEXT + 1):
-            both = [one[number][0] if number < len(one) else None for one in self.sides]
-            sizes = [None if one is None else one.size for one in both]
+            both = [side[number][0] if number < len(side) else None for side in self.sides]
+            sizes = [None if side is None else side.size for side in both]
             if sizes == [None, None]:
                 break
             mark = "" if sizes[0] == sizes[1] else "differs"
-            rows.append((number + 1, mark, *(part for one in both for part in (_signed(one), _place(one)))))
+            rows.append((number + 1, mark, *(part for side in both for part in (_signed(side), _place(side)))))
         return Table.of(rows, ["request:index", "", "A", "asked by A", "B", "asked by B"], "where the requests part")
 
     def _asked(self) -> Iterator[Table]:
@@ -273,7 +273,7 @@ class MemoryComparison:
             known = [any(row[at] for name, row in sums.items() if name) for at in (0, 1)]
             differ = [(name or "?", row) for name, row in sums.items() if row[0] != row[1] or row[2] != row[3]]
             if all(known) and differ:
-                differ.sort(key=lambda one: -abs(one[1][1] - one[1][0]))
+                differ.sort(key=lambda pair: -abs(pair[1][1] - pair[1][0]))
                 columns = [title, "A:bytes", "B:bytes", "B beyond A:bytes", "requests of A:count", "of B:count"]
                 found = [(name, row[0], row[1], row[1] - row[0], row[2], row[3]) for name, row in differ]
                 yield Table.of(found, columns, f"bytes requested by {title}, where they differ")
@@ -284,7 +284,7 @@ def compare_runs(a: MemoryRun, b: MemoryRun) -> MemoryComparison:
     sizes = [[one.size for one, _ in run.births] for run in (a, b)]
     starts = _aligned(*sizes)
     pairs = enumerate(zip(sizes[0][starts[0] :], sizes[1][starts[1] :], strict=False))
-    least = min(len(one) - start for one, start in zip(sizes, starts, strict=True))
+    least = min(len(size) - start for size, start in zip(sizes, starts, strict=True))
     return MemoryComparison(a, b, starts, next((at for at, (one, other) in pairs if one != other), least))
 
 
@@ -319,8 +319,8 @@ def _said(key: str, a: int, b: int) -> str:
     return f"{key}: A has {bytes_text(a)} at its peak, B {bytes_text(b)}: A is {bytes_text(abs(a - b))}{share} {'low' if a < b else 'high'}"
 
 
-def _signed(one: Request | None) -> str:
-    return "nothing" if one is None else ("+" if one.size > 0 else "-") + bytes_text(abs(one.size))
+def _signed(request: Request | None) -> str:
+    return "nothing" if request is None else ("+" if request.size > 0 else "-") + bytes_text(abs(request.size))
 
 
 def _place(one: Request | None) -> str:

@@ -118,17 +118,17 @@ def patterns_table(compared: ModelComparison) -> Table:
     """Fused, split and replaced groups, equal ones counted, by decreasing cost."""
     price = _Price(compared)
     costs: dict[tuple[str, str, str], float] = {}
-    found: Counter[tuple[str, str, str]] = Counter()
+    counter: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], Row] = {}
     for row in compared.rows:
         if row.kind in _FATES:
             key = (row.kind, ops_text(compared.a, row.a), ops_text(compared.b, row.b))
-            found[key] += 1
+            counter[key] += 1
             costs[key] = costs.get(key, 0.0) + price.of(row)
             examples.setdefault(key, row)
     rows = [
         (kind, count, before or "nothing", after or "nothing", name_of(compared, examples[kind, before, after]))
-        for (kind, before, after), count in sorted(found.items(), key=lambda item: (-costs[item[0]], -item[1]))
+        for (kind, before, after), count in sorted(counter.items(), key=lambda item: (-costs[item[0]], -item[1]))
     ]
     return Table.of(rows, columns=["change:text", "times:count", "a:text", "b:text", "first:node"], title="fused, split and replaced nodes")
 
@@ -300,7 +300,7 @@ def model_panels(compared: ModelComparison) -> list[Panel]:
 
 def _least_by_node(side: Side) -> dict[Node, float]:
     bounds = side.model.manager.get(Roofline())
-    return {one.node: bounds.seconds_of(one) for one in bounds.nodes}
+    return {node.node: bounds.seconds_of(node) for node in bounds.nodes}
 
 
 def _seconds_of_nodes(seconds: dict[Node, float], side: Side, numbers: tuple[int, ...]) -> float:

@@ -57,9 +57,9 @@ class Group:
     """True where the first nodes of both sides are matched: one absorbed the others."""
 
 
-def groups(a: Side, b: Side, found: Matching, changed: Callable[[int, int], bool]) -> list[Group]:
+def groups(a: Side, b: Side, matching: Matching, changed: Callable[[int, int], bool]) -> list[Group]:
     """Return all unmatched nodes, in program order; `changed` tells whether matched nodes differ in their operation."""
-    return _Grouper(a, b, found, changed).run()
+    return _Grouper(a, b, matching, changed).run()
 
 
 class _Grouper:
@@ -175,24 +175,24 @@ class Change:
         return f"{_cut_text(self.before)}{_ARROW}{_cut_text(self.after)}"
 
 
-def changes(a: Side, b: Side, one: Node, other: Node) -> list[Change]:
+def changes(a: Side, b: Side, node: Node, other: Node) -> list[Change]:
     """Return every difference between two matched nodes except their module."""
-    found = [*_types(one, other), *_attribute_changes(one, other), *_weight_changes(one, other)]
-    flops = a.flops(one), b.flops(other)
+    found = [*_types(node, other), *_attribute_changes(node, other), *_weight_changes(node, other)]
+    flops = a.flops(node), b.flops(other)
     if flops[0] != flops[1]:
         found.append(Change("flops", _known_or_unknown(flops[0]), _known_or_unknown(flops[1])))
     return found
 
 
-def does_the_same(one: Node, other: Node) -> bool:
+def does_the_same(node: Node, other: Node) -> bool:
     """Return whether two matched nodes have the same attributes and weights, apart from sizes."""
-    return not any(_attribute_changes(one, other)) and [_weight_key(value) for value in weights_of(one)] == [
+    return not any(_attribute_changes(node, other)) and [_weight_key(value) for value in weights_of(node)] == [
         _weight_key(value) for value in weights_of(other)
     ]
 
 
-def _types(one: Node, other: Node) -> Iterator[Change]:
-    for left, right in zip(one.outputs, other.outputs, strict=False):
+def _types(node: Node, other: Node) -> Iterator[Change]:
+    for left, right in zip(node.outputs, other.outputs, strict=False):
         if left.type is right.type:
             continue
         first, second = left.type, right.type
@@ -205,12 +205,12 @@ def _types(one: Node, other: Node) -> Iterator[Change]:
             yield Change("dtype", first.text, second.text)
 
 
-def _attribute_changes(one: Node, other: Node) -> Iterator[Change]:
-    if one.attrs == other.attrs:
+def _attribute_changes(node: Node, other: Node) -> Iterator[Change]:
+    if node.attrs == other.attrs:
         return
-    for key in dict.fromkeys((*one.attrs, *other.attrs)):
-        left, right = one.attrs.get(key, _MISSING), other.attrs.get(key, _MISSING)
-        before, after = _attr_text(one, key, left), _attr_text(other, key, right)
+    for key in dict.fromkeys((*node.attrs, *other.attrs)):
+        left, right = node.attrs.get(key, _MISSING), other.attrs.get(key, _MISSING)
+        before, after = _attr_text(node, key, left), _attr_text(other, key, right)
         if before != after:
             yield Change("attributes", f"{key} {before or 'unset'}", after or "unset")
 
@@ -244,8 +244,8 @@ def _default(op: str, key: str) -> object:
     return tuple(default) if isinstance(default, list) else default
 
 
-def _weight_changes(one: Node, other: Node) -> Iterator[Change]:
-    left, right = weights_of(one), weights_of(other)
+def _weight_changes(node: Node, other: Node) -> Iterator[Change]:
+    left, right = weights_of(node), weights_of(other)
     if [_weight_key(value) for value in left] == [_weight_key(value) for value in right]:
         return
     names_left, names_right = {value.name: value for value in left}, {value.name: value for value in right}
@@ -415,10 +415,10 @@ class ModelComparison:
     @cached_property
     def counts(self) -> dict[str, int]:
         """Return how many rows there are of each kind."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for row in self.rows:
-            found[row.kind] = found.get(row.kind, 0) + 1
-        return found
+            counts[row.kind] = counts.get(row.kind, 0) + 1
+        return counts
 
     @property
     def has_graph(self) -> bool:
@@ -461,13 +461,13 @@ class ModelComparison:
     @cached_property
     def places(self) -> tuple[dict[int, str], dict[int, str]]:
         """Return the module of each node on each side; partners have one, so that what an exporter moved does not count as a difference."""
-        found: tuple[dict[int, str], dict[int, str]] = ({}, {})
+        places: tuple[dict[int, str], dict[int, str]] = ({}, {})
         for row in self.rows:
             shared = self.module(row) if row.how is not None else None
-            for side, numbers, into in zip(self.sides, (row.a, row.b), found, strict=True):
+            for side, numbers, into in zip(self.sides, (row.a, row.b), places, strict=True):
                 for number in numbers:
                     into[number] = side.modules[side.nodes[number]] if shared is None else shared
-        return found
+        return places
 
     # -- modules and weights -----------------------------------------------------------------------------------
 
@@ -511,9 +511,9 @@ class ModelComparison:
         """
         step_a, step_b = self.a.step, self.b.step
         pairs = [
-            (step_a[one], step_b[other])
+            (step_a[node], step_b[other])
             for number, mate in self.matching.pairs()
-            if (one := self.a.nodes[number]) in step_a and (other := self.b.nodes[mate]) in step_b
+            if (node := self.a.nodes[number]) in step_a and (other := self.b.nodes[mate]) in step_b
         ]
         return common_axis(rising(sorted(pairs)), len(step_a), len(step_b))
 
@@ -543,33 +543,33 @@ def compare_models(a: Model, b: Model, lifetime: str = "auto") -> ModelCompariso
     return ModelComparison(one, other, found, rows, own, notes, renamed)
 
 
-def _matched_rows(a: Side, b: Side, found: Matching) -> list[Row]:
-    made = groups(a, b, found, lambda one, other: not does_the_same(a.nodes[one], b.nodes[other]))
+def _matched_rows(a: Side, b: Side, matching: Matching) -> list[Row]:
+    made = groups(a, b, matching, lambda one, other: not does_the_same(a.nodes[one], b.nodes[other]))
     kept = {group.a[0]: group for group in made if group.keeps}
     before: dict[int, list[Row]] = {}
     """Groups by the node of the first model that they stand at or behind."""
     for group in made:
         if group.keeps:
             continue
-        place = group.a[0] if group.a else _nearest_matched(found, group.b[0])
+        place = group.a[0] if group.a else _nearest_matched(matching, group.b[0])
         before.setdefault(place, []).append(Row(group.kind.value, group.a, group.b))
     rows = before.get(-1, [])
-    for number, mate in enumerate(found.mate_a):
+    for number, mate in enumerate(matching.mate_a):
         if number in kept:
             group = kept[number]
-            rows.append(Row(group.kind.value, group.a, group.b, found.how[number], tuple(changes(a, b, a.nodes[number], b.nodes[mate]))))
+            rows.append(Row(group.kind.value, group.a, group.b, matching.how[number], tuple(changes(a, b, a.nodes[number], b.nodes[mate]))))
         elif mate >= 0:
             differences = tuple(changes(a, b, a.nodes[number], b.nodes[mate]))
-            rows.append(Row(CHANGED if differences else SAME, (number,), (mate,), found.how[number], differences))
+            rows.append(Row(CHANGED if differences else SAME, (number,), (mate,), matching.how[number], differences))
         rows += before.get(number, [])
     return rows
 
 
-def _nearest_matched(found: Matching, number: int) -> int:
+def _nearest_matched(matching: Matching, number: int) -> int:
     """Return the match of the nearest matched predecessor; -1 where there is none."""
-    while number >= 0 and found.mate_b[number] < 0:
+    while number >= 0 and matching.mate_b[number] < 0:
         number -= 1
-    return found.mate_b[number] if number >= 0 else -1
+    return matching.mate_b[number] if number >= 0 else -1
 
 
 def _total_over_nodes(read: Callable[[Node], Dim | None], side: Side, numbers: Iterable[int]) -> Dim | None:
@@ -591,7 +591,7 @@ def _weight_bytes(side: Side, numbers: Iterable[int]) -> Dim | None:
 
 def _module_sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]:
     side = compared.sides[which]
-    found: dict[str, ModuleSums] = {"": ModuleSums()}
+    module_sums: dict[str, ModuleSums] = {"": ModuleSums()}
     counted: set[Value] = set()
     for number, path in compared.places[which].items():
         node = side.nodes[number]
@@ -602,9 +602,9 @@ def _module_sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]
             size = size + (weight.type.nbytes or 0)
         flops, alive = side.flops(node), side.alive(node)
         for name in _outwards(path):
-            sums = found.get(name)
+            sums = module_sums.get(name)
             if sums is None:
-                sums = found[name] = ModuleSums()
+                sums = module_sums[name] = ModuleSums()
             sums.nodes += 1
             sums.weight_bytes = sums.weight_bytes + size
             if flops is None:
@@ -613,7 +613,7 @@ def _module_sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]
                 sums.flops = sums.flops + flops
             if isinstance(alive, int):
                 sums.alive = max(sums.alive or 0, alive)
-    return found
+    return module_sums
 
 
 @lru_cache(maxsize=100_000)

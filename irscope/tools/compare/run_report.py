@@ -145,13 +145,13 @@ def least_seconds(compared: RunComparison) -> float | None:
 
 def _runs(compared: RunComparison) -> list[str]:
     """Return the runs with data in the recording; both where there is none."""
-    known = {event.run for event in compared.recording.events} | {one.run for one in compared.recording.counters}
+    known = {event.run for event in compared.recording.events} | {counter.run for counter in compared.recording.counters}
     return [run for run in (COLD, WARM) if run in known] or [COLD, WARM]
 
 
-def said_of(found: Sequence[Figure], run: str) -> list[str]:
+def said_of(figures: Sequence[Figure], run: str) -> list[str]:
     """Return what a run adds and what is reserved, predicted and measured, where one of both is known."""
-    known = (one for one in found if one.predicted.value is not None or one.measured is not None)
+    known = (figure for figure in figures if figure.predicted.value is not None or figure.measured is not None)
     return [_said(one, run) for one in known if one.name in ("delta", "reserved")]
 
 
@@ -207,26 +207,26 @@ def _times(compared: RunComparison) -> dict[str, object]:
     recording = compared.recording
     plain, profiled = recording.times("plain"), recording.times("profiled")
     trust = trust_of(recording)
-    found: dict[str, object] = {
+    times: dict[str, object] = {
         name: Quantity(None, _MEASURED) if one is None else trust.seconds(one, f"median of {one.n}")
         for name, one in (("plain", plain), ("profiled", profiled))
     }
     if plain is not None and profiled is not None:
-        found["overhead"] = overhead_of(plain, profiled, "of profiling")
-    found["least"] = Quantity(least_seconds(compared), _MODELLED)
+        times["overhead"] = overhead_of(plain, profiled, "of profiling")
+    times["least"] = Quantity(least_seconds(compared), _MODELLED)
     if compared.expected.timing is not None:
-        found["predicted"] = compared.expected.timing.quantity()
+        times["predicted"] = compared.expected.timing.quantity()
     flops = sum(compared.flops.values())
     if plain is not None and plain.median_us and flops:
-        found["flop_rate"] = Quantity(flops / (plain.median_us / 1e6), _MEASURED)
+        times["flop_rate"] = Quantity(flops / (plain.median_us / 1e6), _MEASURED)
     if recording.energy is not None:
-        found["energy_joules"] = Quantity(recording.energy.joules_per_run, _MEASURED, note=f"a run; {recording.energy.sampling}")
+        times["energy_joules"] = Quantity(recording.energy.joules_per_run, _MEASURED, note=f"a run; {recording.energy.sampling}")
     spent = _predicted_energy(compared)
     if spent is not None:
-        found["energy_predicted_joules"] = _modelled_interval(*spent.joules)
+        times["energy_predicted_joules"] = _modelled_interval(*spent.joules)
         if recording.energy is None:
-            found["energy_joules"] = Quantity(None, Provenance.UNKNOWN, note="no counter of energy could be read")
-    return found
+            times["energy_joules"] = Quantity(None, Provenance.UNKNOWN, note="no counter of energy could be read")
+    return times
 
 
 def overhead_of(plain: Times, profiled: Times, what: str) -> Quantity:
@@ -288,7 +288,7 @@ def energy_tables(compared: RunComparison) -> Iterator[Table]:
 
 def unmatched_table(compared: RunComparison) -> Table:
     """Return what has no counterpart, with the reason."""
-    rows = [(one.side, one.name, one.operator, one.module, one.reason) for one in compared.unmatched]
+    rows = [(unmatched.side, unmatched.name, unmatched.operator, unmatched.module, unmatched.reason) for unmatched in compared.unmatched]
     return Table.of(rows, columns=["side:text", "name:node", "operator:text", "module:text", "reason:text"], title="not matched")
 
 
@@ -435,10 +435,10 @@ def run_measures(compared: RunComparison) -> dict[str, Measure]:
     return measures_of(compared.figures(run), compared.ran - compared.matched[0], compared.ran, "nodes")
 
 
-def measures_of(found: Sequence[Figure], lonely: int, total: int, what: str) -> dict[str, Measure]:
+def measures_of(figures: Sequence[Figure], lonely: int, total: int, what: str) -> dict[str, Measure]:
     """Return how far figures are off, and how many of a model's `what` are not matched."""
     made: dict[str, Measure] = {"reserved": Measure(None, None, "unknown")}
-    for figure in found:
+    for figure in figures:
         if figure.name in RUN_MEASURES:
             text = f"predicted {humanise(figure.predicted, Kind.BYTES)}, measured {humanise(figure.measured, Kind.BYTES)}"
             amount = None if figure.difference is None else float(abs(figure.difference))

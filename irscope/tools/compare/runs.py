@@ -82,8 +82,8 @@ def settings_of(recording: Recording, given: Settings) -> Settings:
     header = recording.header
     device = given.device
     if not device and header.executor == "torch-cuda":
-        found = catalogued(header.device.name)
-        device = found.name if found is not None else ""
+        profile = catalogued(header.device.name)
+        device = profile.name if profile is not None else ""
     torch = given.torch or (header.versions.get("torch", "") if header.executor == "torch-cuda" else "")
     conf = header.settings.get("PYTORCH_CUDA_ALLOC_CONF", header.settings.get("PYTORCH_ALLOC_CONF", ""))
     alloc_conf = given.alloc_conf or (str(conf) if header.executor == "torch-cuda" else "")
@@ -223,9 +223,9 @@ def _times(model: Model, recording: Recording, found: Expected) -> None:
         except IrscopeError:
             continue
         found.device = bounds.device
-        for one in bounds.nodes:
-            if one.binding != "unknown":
-                found.seconds[one.node] = found.seconds.get(one.node, 0.0) + bounds.seconds_of(one)
+        for node in bounds.nodes:
+            if node.binding != "unknown":
+                found.seconds[node.node] = found.seconds.get(node.node, 0.0) + bounds.seconds_of(node)
         return
     about = recording.header.device.name or "the device"
     found.notes.append(f"no least times: the figures of {about} are not known; --device names a profile, irscope calibrate makes one")
@@ -247,12 +247,12 @@ def _profiles(model: Model, recording: Recording, found: Expected) -> Iterator[s
 
 def flops_by_node(side: Side) -> Mapping[Node, int]:
     """FLOPs of all runs of each node, where they are numbers."""
-    found: dict[Node, int] = {}
+    flops: dict[Node, int] = {}
     for entry in side.costs.entries:
         total = entry.total.flops
         if entry.bounds is None and isinstance(total, int):
-            found[entry.node] = found.get(entry.node, 0) + total
-    return found
+            flops[entry.node] = flops.get(entry.node, 0) + total
+    return flops
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -330,12 +330,12 @@ class RunMatching:
 
 def match_recording(side: Side, recording: Recording) -> RunMatching:
     """Match what was recorded with the nodes of the main graph, by their steps."""
-    found = RunMatching()
+    matching = RunMatching()
     steps = side.timeline.steps
     names = {output.name: step for step, node in enumerate(steps) for output in node.outputs if output.name is not None}
     for step, indices in sorted(owners(steps, recording.ops, names).items()):
         for index in indices:
-            found.pair(step, index, How.NAME)
+            matching.pair(step, index, How.NAME)
     keys: tuple[tuple[Callable[[Node], Hashable], Callable[[OpRecord], Hashable]], ...] = (
         (
             lambda node: (_bare_operator(node.source), node.scope.path, _types(node)),
@@ -346,34 +346,34 @@ def match_recording(side: Side, recording: Recording) -> RunMatching:
         (lambda node: _bare_operator(node.source), lambda op: _bare_operator(op.op)),
     )
     for of_node, of_op in keys:
-        _by_order(steps, recording.ops, found, of_node, of_op)
-    return found
+        _by_order(steps, recording.ops, matching, of_node, of_op)
+    return matching
 
 
 def _by_order(
     steps: Sequence[Node],
     ops: Sequence[OpRecord],
-    found: RunMatching,
+    matching: RunMatching,
     of_node: Callable[[Node], Hashable],
     of_op: Callable[[OpRecord], Hashable],
 ) -> None:
     """Align the nodes that are still unmatched between two matched neighbours, in order."""
     known: dict[Hashable, int] = {}
-    edges = [(-1, -1), *spine(found), (len(steps), len(ops))]
+    edges = [(-1, -1), *spine(matching), (len(steps), len(ops))]
     for (low_node, low_op), (high_node, high_op) in pairwise(edges):
-        nodes = [step for step in range(low_node + 1, high_node) if step not in found.ops_of]
-        left = [op for op in range(low_op + 1, high_op) if op not in found.nodes_of]
+        nodes = [step for step in range(low_node + 1, high_node) if step not in matching.ops_of]
+        left = [op for op in range(low_op + 1, high_op) if op not in matching.nodes_of]
         if nodes and left:
             first = [known.setdefault(of_node(steps[step]), len(known)) for step in nodes]
             second = [known.setdefault(of_op(ops[op]), len(known)) for op in left]
             for x, y in align(first, second):
-                found.pair(nodes[x], left[y], How.ORDER)
+                matching.pair(nodes[x], left[y], How.ORDER)
 
 
-def spine(found: RunMatching) -> list[tuple[int, int]]:
+def spine(matching: RunMatching) -> list[tuple[int, int]]:
     """Return a longest list of pairs of step and operator in the same order on both sides; a fused operator counts with its first step."""
     first: dict[int, int] = {}
-    for op, steps in sorted(found.nodes_of.items()):
+    for op, steps in sorted(matching.nodes_of.items()):
         first.setdefault(min(steps), op)
     return rising(sorted(first.items()))
 
@@ -405,17 +405,17 @@ def folded(steps: Sequence[Node], recording: Recording) -> frozenset[int]:
     return frozenset(step for step, node in enumerate(steps) if names and node.name in names)
 
 
-def unmatched(side: Side, recording: Recording, found: RunMatching) -> Iterator[Unmatched]:
+def unmatched(side: Side, recording: Recording, matching: RunMatching) -> Iterator[Unmatched]:
     """Everything without a counterpart, with the reason: nodes first."""
     steps = side.timeline.steps
-    last = max(found.ops_of, default=-1)
+    last = max(matching.ops_of, default=-1)
     gone = folded(steps, recording)
     for step, node in enumerate(steps):
-        if step not in found.ops_of:
+        if step not in matching.ops_of:
             reason = "computed or taken out before the first run" if step in gone else _why_not_run(node, recording, step > last)
             yield Unmatched("node", node.name, node.op, node.scope.module, reason)
     for op in recording.ops:
-        if op.index not in found.nodes_of:
+        if op.index not in matching.nodes_of:
             name = op.sources[0] if op.sources else ""
             yield Unmatched("recorded", name or f"#{op.index}", op.op, op.scope.replace("/", "."), _why_unknown(op))
 
@@ -573,7 +573,7 @@ class RunComparison:
         """By operator the most bytes alive while it ran; None where the recording has no events."""
         if not self.events:
             return [None] * len(self.recording.ops)
-        found: list[int | None] = [None] * len(self.recording.ops)
+        levels: list[int | None] = [None] * len(self.recording.ops)
         alive, reached = 0, -1
         for event in self.events:
             if event.op is None:
@@ -582,13 +582,13 @@ class RunComparison:
             while reached < event.op:
                 # What is alive when an operator begins; those without events keep it.
                 reached += 1
-                found[reached] = alive
+                levels[reached] = alive
             alive += event.bytes
             if event.inside:
-                found[event.op] = max(found[event.op] or 0, alive)
-        for index in range(reached + 1, len(found)):
-            found[index] = alive
-        return found
+                levels[event.op] = max(levels[event.op] or 0, alive)
+        for index in range(reached + 1, len(levels)):
+            levels[index] = alive
+        return levels
 
     def share(self, op: OpRecord) -> int:
         """Return how many nodes an operator carries out."""
@@ -616,19 +616,19 @@ class RunComparison:
     @cached_property
     def groups(self) -> list[list[int]]:
         """Return the steps that one operator carries out together; every other step is alone."""
-        found: list[list[int]] = []
+        groups: list[list[int]] = []
         of_op: dict[int, list[int]] = {}
         for step in range(len(self.steps)):
             ops = self.matching.ops_of.get(step, [])
             shared = next((op for op in ops if len(self.matching.nodes_of[op]) > 1), None)
             if shared is None:
-                found.append([step])
+                groups.append([step])
             elif shared in of_op:
                 of_op[shared].append(step)
             else:
                 of_op[shared] = [step]
-                found.append(of_op[shared])
-        return found
+                groups.append(of_op[shared])
+        return groups
 
     def how(self, steps: list[int]) -> How | None:
         """Return what the first operator of some nodes was matched by."""
@@ -657,23 +657,23 @@ class RunComparison:
 def compare_recording(model: Model, recording: Recording, lifetime: str = "auto") -> RunComparison:
     """Lay a recording beside a model that was opened with its inputs. Raises LoadError where it is of another model."""
     side = Side(model, lifetime_of(recording) if lifetime == "auto" else lifetime)
-    found = match_recording(side, recording)
-    _check_model(side, recording, found)
-    compared = RunComparison(side, recording, found, expected(side, recording))
+    matching = match_recording(side, recording)
+    _check_model(side, recording, matching)
+    compared = RunComparison(side, recording, matching, expected(side, recording))
     compared.diagnostics += _remarks(compared)
     return compared
 
 
-def _check_model(side: Side, recording: Recording, found: RunMatching) -> None:
+def _check_model(side: Side, recording: Recording, matching: RunMatching) -> None:
     """Raise LoadError where few operators are matched, or those matched by name have results of other types than the model's nodes."""
     ops, nodes = recording.ops, side.timeline.steps
     if not ops or _same_file(side, recording):
         return
-    shares = [(len(found.nodes_of), len(ops), "of its operators are in the model")]
+    shares = [(len(matching.nodes_of), len(ops), "of its operators are in the model")]
     if recording.complete:
-        shares.append((len(found.ops_of.keys() | folded(nodes, recording)), len(nodes), "of the model's nodes are in it"))
+        shares.append((len(matching.ops_of.keys() | folded(nodes, recording)), len(nodes), "of the model's nodes are in it"))
     if not _other_inputs(side, recording):
-        alike, known = _count_agreeing_types(nodes, ops, found)
+        alike, known = _count_agreeing_types(nodes, ops, matching)
         shares.append((alike, known, "of its operators make what the model's nodes make"))
     for part, whole, text in shares:
         if whole and part / whole < _FEW:
@@ -682,12 +682,12 @@ def _check_model(side: Side, recording: Recording, found: RunMatching) -> None:
             raise LoadError(message, code="IRS661", where=recording.path, hint="give the model that was recorded")
 
 
-def _count_agreeing_types(nodes: Sequence[Node], ops: Sequence[OpRecord], found: RunMatching) -> tuple[int, int]:
+def _count_agreeing_types(nodes: Sequence[Node], ops: Sequence[OpRecord], matching: RunMatching) -> tuple[int, int]:
     """Of the operators with one node and recorded result types: how many agree with the node, and how many there are."""
     alike = known = 0
-    for index, steps in found.nodes_of.items():
+    for index, steps in matching.nodes_of.items():
         made = ops[index].outputs
-        if made and len(steps) == 1 and len(found.ops_of[steps[0]]) == 1:
+        if made and len(steps) == 1 and len(matching.ops_of[steps[0]]) == 1:
             known += 1
             alike += made[0] == nodes[steps[0]].outputs[0].type.text if nodes[steps[0]].outputs else 0
     return alike, known

@@ -70,7 +70,7 @@ def side_of_step(model: Model) -> TrainingSide:
     trace, tape = memory.trace, memory.tape
     times = StepTimes(memory.target.device, trace)
     ops = [op for op in trace.in_step(trace.steady) if _runs(times, op)]
-    span = next(one for one in tape.spans if one.name == trace.steady.name)
+    span = next(span for span in tape.spans if span.name == trace.steady.name)
     moved = [_moved_bytes(times, op) for op in ops]
     generated = sum(op.call is not None and OpRole.GENERATED in op.call.spec.roles for op in ops)
     figures = {
@@ -91,14 +91,14 @@ def side_of_step(model: Model) -> TrainingSide:
         from irscope.frontends.simulation.compilations import Compilations
 
         assert isinstance(run.compiled, Compilations)
-        figures["graph_breaks"] = Quantity(sum(one.count for one in run.compiled.events if one.what == "graph break"))
+        figures["graph_breaks"] = Quantity(sum(event.count for event in run.compiled.events if event.what == "graph break"))
     title = f"{model.program.path or trace.model} · {'compiled' if run is not None else 'eager'} · {trace.optimizer}"
-    marked = {name: model.marked(Report("", summary={name: one})).summary[name] for name, one in figures.items()}
+    marked = {name: model.marked(Report("", summary={name: figure})).summary[name] for name, figure in figures.items()}
     return TrainingSide(
         title,
         run is not None,
         {name: one if isinstance(one, Quantity) else figures[name] for name, one in marked.items()},
-        {phase: one for phase, one in memory.phase_peaks(-1).items()},
+        {phase: peak for phase, peak in memory.phase_peaks(-1).items()},
         memory.at_peak(-1),
     )
 
@@ -151,12 +151,12 @@ def _side_of_document(document: Mapping[str, Any]) -> TrainingSide:
     }
     compiled: Mapping[str, Any] | None = document.get("compiled")
     graphs: Sequence[Mapping[str, Any]] = [] if compiled is None else compiled["graphs"]
-    kernels: list[Mapping[str, Any]] = [one for graph in graphs for one in graph["kernels"]]
+    kernels: list[Mapping[str, Any]] = [node for graph in graphs for node in graph["kernels"]]
     if compiled is not None:
-        figures["saved_by_compiled_graphs"] = _number(sum(one["bytes"] or 0 for graph in graphs for one in graph["saved"]))
-        figures["generated_kernels"] = _number(sum(bool(one["generated"]) for one in kernels))
+        figures["saved_by_compiled_graphs"] = _number(sum(node["bytes"] or 0 for graph in graphs for node in graph["saved"]))
+        figures["generated_kernels"] = _number(sum(bool(kernel["generated"]) for kernel in kernels))
         figures["graph_breaks"] = _number(sum(one["count"] for one in compiled["events"] if one["what"] == "graph break"))
-        figures["calls_of_libraries"] = _number(sum(not one["generated"] for one in kernels))
+        figures["calls_of_libraries"] = _number(sum(not kernel["generated"] for kernel in kernels))
         figures["moved_bytes"] = UNKNOWN if None in [one["bytes"] for one in kernels] else _number(sum(one["bytes"] for one in kernels))
         figures["least_time"] = _least(kernels, str(document["device"]))
     phases = document["phases"][-1] if document["phases"] else {}
@@ -182,11 +182,11 @@ def _least(kernels: Sequence[Mapping[str, Any]], name: str) -> Quantity:
     if device.bandwidth is None:
         return UNKNOWN
     seconds = 0.0
-    for one in kernels:
-        if one["bytes"] is None:
+    for kernel in kernels:
+        if kernel["bytes"] is None:
             return UNKNOWN
-        rate = device.matrix.get(one["dtype"])
-        seconds += max(one["bytes"] / device.bandwidth.hi, (one["flops"] or 0) / rate.hi if rate is not None else 0.0)
+        rate = device.matrix.get(kernel["dtype"])
+        seconds += max(kernel["bytes"] / device.bandwidth.hi, (kernel["flops"] or 0) / rate.hi if rate is not None else 0.0)
     return Quantity(seconds, Provenance.MODELLED)
 
 
@@ -208,15 +208,15 @@ class TrainingComparison:
 
     def measures(self) -> dict[str, Measure]:
         """Return by how much B is above A, for --fail-on."""
-        found: dict[str, Measure] = {}
+        measures: dict[str, Measure] = {}
         for name, key in TRAINING_MEASURES.items():
             a, b = (side.figures.get(key, UNKNOWN).value for side in (self.a, self.b))
             if isinstance(a, int | float) and isinstance(b, int | float):
                 kind = _ROWS[key]
-                found[name] = Measure(b - a, share_of(a, b), f"A {signed(a, kind)}, B {signed(b, kind)}")
+                measures[name] = Measure(b - a, share_of(a, b), f"A {signed(a, kind)}, B {signed(b, kind)}")
             else:
-                found[name] = Measure(None, None, "")
-        return found
+                measures[name] = Measure(None, None, "")
+        return measures
 
     def document(self) -> Document:
         """Return the answer, and figures, phases and categories beside each other."""

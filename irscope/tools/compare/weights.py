@@ -151,8 +151,8 @@ def weights_headline(compared: ModelComparison) -> list[str]:
     alone = [f"{count:,} only in {name}" for name, count in (("A", _alone(compared, "removed")), ("B", _alone(compared, "added"))) if count]
     lines = ["; ".join([said, *alone])]
     most = max(
-        ((found.relative, row) for row, found in values.items() if isinstance(found, Difference) and found.changed and found.relative),
-        key=lambda one: one[0],
+        ((value.relative, row) for row, value in values.items() if isinstance(value, Difference) and value.changed and value.relative),
+        key=lambda pair: pair[0],
         default=None,
     )
     if most is not None:
@@ -182,7 +182,7 @@ def weights_measure(compared: ModelComparison) -> Measure:
     """Return how many weights differ; unknown where values were not read, or not all of them."""
     rows: Sequence[WeightRow] = compared.weights
     values = compared.values
-    if values is None or any(isinstance(found, Unread) for found in values.values()):
+    if values is None or any(isinstance(value, Unread) for value in values.values()):
         return Measure(None, None, "")
     changed = sum(bool(weight_change(row, values)) for row in rows)
     return Measure(changed, changed / len(rows) if rows else 0.0, f"{changed:,} of {len(rows):,} weights differ")

@@ -68,17 +68,17 @@ class Space:
     @cached_property
     def pieces(self) -> list[Piece]:
         """By address, with what is alive in them."""
-        found = [Piece(begin, end - begin) for begin, end in self._given()]
-        starts = [one.address for one in found]
+        pieces = [Piece(begin, end - begin) for begin, end in self._given()]
+        starts = [piece.address for piece in pieces]
         blocks = self._history.blocks
         alive = self._history.alive(self._moment)
         alive = alive[np.argsort(blocks.address[alive], kind="stable")]
         for number, address, size in zip(alive.tolist(), blocks.address[alive].tolist(), rounded(blocks.size[alive]).tolist(), strict=True):
             at = bisect_right(starts, address) - 1
-            if at >= 0 and address < found[at].address + found[at].size:
-                found[at].blocks.append(number)
-                found[at].used += size
-        return found
+            if at >= 0 and address < pieces[at].address + pieces[at].size:
+                pieces[at].blocks.append(number)
+                pieces[at].used += size
+        return pieces
 
     def _given(self) -> list[tuple[int, int]]:
         """Return what the device has given at the moment: what it has at the end, and back from there."""
@@ -98,11 +98,11 @@ class Space:
     def parts(self) -> list[tuple[str, int, int]]:
         """Return what reserved is made of, with the number of blocks or segments; the bytes add up to it."""
         blocks = self._history.blocks
-        inside = np.array([number for one in self.pieces for number in one.blocks], dtype=np.int64)
+        inside = np.array([number for piece in self.pieces for number in piece.blocks], dtype=np.int64)
         asked = int(blocks.size[inside].sum())
-        used = sum(one.used for one in self.pieces)
-        broken = [one for one in self.pieces if one.blocks and one.free]
-        whole = [one for one in self.pieces if not one.blocks]
+        used = sum(piece.used for piece in self.pieces)
+        broken = [piece for piece in self.pieces if piece.blocks and piece.free]
+        whole = [piece for piece in self.pieces if not piece.blocks]
         return [
             (ALLOCATED, len(inside), asked),
             (ROUNDING, len(inside), used - asked),
@@ -113,7 +113,7 @@ class Space:
     @property
     def reserved(self) -> int:
         """Return the bytes that the device has given."""
-        return sum(one.size for one in self.pieces)
+        return sum(piece.size for piece in self.pieces)
 
     def keepers(self) -> Iterator[tuple[str, str, str, int, int, int]]:
         """Who keeps segments that are partly free: category, module, line, segments, bytes of its own in them, and the bytes that are free.
@@ -122,15 +122,15 @@ class Space:
         """
         history = self._history
         found: dict[tuple[str, str, str], list[int]] = {}
-        for one in self.pieces:
-            if not one.blocks or not one.free:
+        for piece in self.pieces:
+            if not piece.blocks or not piece.free:
                 continue
-            last = max(one.blocks, key=lambda number: (int(history.blocks.died[number]), -int(history.blocks.born[number])))
+            last = max(piece.blocks, key=lambda number: (int(history.blocks.died[number]), -int(history.blocks.born[number])))
             key = str(history.category[last]), history.module(last), history.line(last)
             row = found.setdefault(key, [0, 0, 0])
             row[0] += 1
             row[1] += int(history.blocks.size[last])
-            row[2] += one.free
+            row[2] += piece.free
         for key, (count, own, free) in sorted(found.items(), key=lambda item: -item[1][2]):
             yield (*key, count, own, free)
 
@@ -208,9 +208,9 @@ def predict(snapshot: Snapshot, target: str, arguments: Sequence[str], options: 
             raise LoadError(f"it cannot be predicted: that took more than {_SECONDS} s", where=target) from None
         if not path.exists():
             said = done.complaints
-            told = _SAID.fullmatch(said[-1]) if said else None
-            why = told[2].removeprefix(f"{target}: ") if told else said[-1] if said else "nothing was written"
-            raise LoadError(f"it cannot be predicted: {why}", code=told[1] if told else None, where=target)
+            match = _SAID.fullmatch(said[-1]) if said else None
+            why = match[2].removeprefix(f"{target}: ") if match else said[-1] if said else "nothing was written"
+            raise LoadError(f"it cannot be predicted: {why}", code=match[1] if match else None, where=target)
         predicted = read_snapshot(path)
         found: Mapping[str, Any] = {}
         if target.endswith(SCRIPTS):
@@ -354,7 +354,7 @@ class Explanation(Reported):
             grows = any(one.change.fault is not None and one.fits for one in found)
             order = (lambda one: one.change.fault is None) if grows else (lambda one: not one.change.conf)
             fits = sorted((one for one in found if one.fits), key=order)
-            return "fits with " + " or ".join(f"{one.change.name!r}" for one in fits[:3]) if fits else "none of those tried makes it fit"
+            return "fits with " + " or ".join(f"{fit.change.name!r}" for fit in fits[:3]) if fits else "none of those tried makes it fit"
         helps = [one for one in found if as_is.reserved - one.reserved > _WORTH * as_is.reserved]
         return "; ".join(f"{one.change.name}: {bytes_text(as_is.reserved - one.reserved)} less reserved" for one in helps[:2])
 
@@ -365,7 +365,7 @@ class Explanation(Reported):
         history = self.history
         where = "where memory was refused" if history.refused is not None else "at the peak"
         if self.faults:
-            rows = [(one.kind, one.place, one.line, one.bytes, one.text, one.fix) for one in self.faults]
+            rows = [(fault.kind, fault.place, fault.line, fault.bytes, fault.text, fault.fix) for fault in self.faults]
             columns: list[str | Column] = ["what", "look at", Column("made_at", detail=True), "bytes", "why", Column("fix", detail=True)]
             yield Table.of(rows, columns, "faults found")
         alive = history.alive(history.moment)
@@ -394,7 +394,7 @@ class Explanation(Reported):
         """Modules by path, all of one class, as a snapshot does not tell it: layers that differ in numbers alone are shown together."""
         _, some = np.unique(self.history.blocks.stack, return_index=True)
         modules = {self.history.module(number) for number in some.tolist()}
-        return dict.fromkeys((".".join(one.split(".")[:end]) for one in modules for end in range(1, one.count(".") + 2)), "")
+        return dict.fromkeys((".".join(module.split(".")[:end]) for module in modules for end in range(1, module.count(".") + 2)), "")
 
     def _steps(self) -> Iterator[Table]:
         history = self.history
@@ -431,13 +431,13 @@ class Explanation(Reported):
         if trials:
             rows = [
                 (
-                    " + ".join(part["name"] for part in one["settings"]),
-                    "?" if one["fits"] is None else "yes" if one["fits"] else "no",
-                    one["peak"]["reserved"],
-                    one["saved"]["reserved"],
-                    "; ".join(part["code"] for part in one["settings"]),
+                    " + ".join(part["name"] for part in trial["settings"]),
+                    "?" if trial["fits"] is None else "yes" if trial["fits"] else "no",
+                    trial["peak"]["reserved"],
+                    trial["saved"]["reserved"],
+                    "; ".join(part["code"] for part in trial["settings"]),
                 )
-                for one in trials
+                for trial in trials
             ]
             columns: list[str | Column] = ["setting", "fits", "reserved:bytes", "saved:bytes", Column("code", detail=True)]
             yield Table.of(rows, columns, "settings of the script, each simulated: the most saved first")
@@ -476,17 +476,17 @@ class Explanation(Reported):
     def to_json(self) -> dict[str, Any]:
         """Return the document of `irscope explain --format json`: what is alive, and the faults as data, beside the report."""
         findings = [
-            {"kind": one.kind, "line": one.line, "keeper": one.keeper, "bytes": one.bytes, "why": one.text, "fix": one.fix}
-            for one in self.faults
+            {"kind": fault.kind, "line": fault.line, "keeper": fault.keeper, "bytes": fault.bytes, "why": fault.text, "fix": fault.fix}
+            for fault in self.faults
         ]
         own = {"live_bytes": self.live_bytes, "attributed_bytes": self.attributed_bytes, "findings": findings}
         return {**self.document().to_json(), "schema": "irscope.explanation/1", **own}
 
 
-def _request(one: Request | None) -> str:
-    if one is None:
+def _request(request: Request | None) -> str:
+    if request is None:
         return "nothing more"
-    return bytes_text(one.size) + (f" at {one.line}" if one.line else "")
+    return bytes_text(request.size) + (f" at {request.line}" if request.line else "")
 
 
 _GUESSED: Final = ("irs", "onnx")
@@ -544,10 +544,10 @@ def explain(
     if not len(history.blocks):
         raise LoadError("holds neither a history nor a block in use: nothing is to be explained", code="IRS663", where=snapshot.path)
     script = Path(target) if target.endswith(SCRIPTS) else None
-    found = Explanation(snapshot.path, history, Sources(script), None, "{}.{}".format(*torch_version(chosen.torch)), unknown)
+    explanation = Explanation(snapshot.path, history, Sources(script), None, "{}.{}".format(*torch_version(chosen.torch)), unknown)
     if target:
-        found.prediction = predict(snapshot, target, arguments, chosen, tries=tries)
-    return found
+        explanation.prediction = predict(snapshot, target, arguments, chosen, tries=tries)
+    return explanation
 
 
 def _as_it_ran(snapshot: Snapshot, options: Options) -> tuple[Options, str]:

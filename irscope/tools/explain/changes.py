@@ -133,7 +133,7 @@ def settings_of(snapshot: Snapshot) -> list[str]:
     """Return the allocator's settings: the text of the variable, and what the program set besides."""
     said = snapshot.settings
     texts = (said.get(key) for key in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
-    text = next((found for found in texts if isinstance(found, str) and found), "")
+    text = next((text for text in texts if isinstance(text, str) and text), "")
     # A comma within brackets parts no settings.
     found = [part.strip() for part in _COMMA.split(text) if part.strip()]
     split, collects, divisions = (said.get(key) for key in ("max_split_size", "garbage_collection_threshold", "roundup_power2_divisions"))
@@ -151,13 +151,13 @@ def settings_of(snapshot: Snapshot) -> list[str]:
 def _conf_of(history: History, release: str) -> tuple[str, str]:
     """Return the allocator's settings, and those that this release does not take."""
     taken, refused = [], []
-    for one in settings_of(history.snapshot):
+    for setting in settings_of(history.snapshot):
         try:
-            CachingAllocator(release, one, PLENTY)
+            CachingAllocator(release, setting, PLENTY)
         except UsageError:
-            refused.append(one)
+            refused.append(setting)
         else:
-            taken.append(one)
+            taken.append(setting)
     return ",".join(taken), one_line(",".join(refused))[:_LONGEST]
 
 

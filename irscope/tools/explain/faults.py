@@ -74,12 +74,12 @@ def faults_of(history: History, sources: Sources) -> list[Fault]:
 def _together(faults: list[Fault]) -> Iterator[Fault]:
     """Yield one for each place that keeps something: the one with most bytes, and what others found there."""
     by_place: dict[str, list[Fault]] = {}
-    for one in faults:
-        by_place.setdefault(one.keeper or f"{one.kind} {one.line}", []).append(one)
+    for fault in faults:
+        by_place.setdefault(fault.keeper or f"{fault.kind} {fault.line}", []).append(fault)
     for several in by_place.values():
-        largest = max(several, key=lambda one: one.bytes)
-        blocks = [one.blocks for one in several if one.blocks is not None]
-        yield replace(largest, bytes=sum(one.bytes for one in several), blocks=np.unique(np.concatenate(blocks)) if blocks else None)
+        largest = max(several, key=lambda member: member.bytes)
+        blocks = [member.blocks for member in several if member.blocks is not None]
+        yield replace(largest, bytes=sum(member.bytes for member in several), blocks=np.unique(np.concatenate(blocks)) if blocks else None)
 
 
 def _is_regular(left: Numbers, asked: Numbers) -> bool:
@@ -183,11 +183,11 @@ class _Finder:
         fix = "remove the hook with handle.remove(), or let it keep what it needs on the host"
         yield Fault("a hook keeps activations", line, text, size, fix, hooks[0] if hooks else "", blocks)
 
-    def _same_rounds(self, one: Numbers, other: Numbers) -> bool:
+    def _same_rounds(self, numbers: Numbers, other: Numbers) -> bool:
         rounds = self._history.round_of
-        mine = np.unique(rounds[one])
+        mine = np.unique(rounds[numbers])
         # What a call is given was made in the round before it.
-        return max(len(np.intersect1d(mine + later, rounds[other])) for later in (-1, 0, 1)) >= _COVERED * len(np.unique(rounds[one]))
+        return max(len(np.intersect1d(mine + later, rounds[other])) for later in (-1, 0, 1)) >= _COVERED * len(np.unique(rounds[numbers]))
 
     def _all_same_rounds(self, parts: list[tuple[int, Numbers]], blocks: Numbers) -> bool:
         return all(self._same_rounds(one, blocks) for _, one in parts)
@@ -340,15 +340,15 @@ class _Finder:
     @cached_property
     def _leaked(self) -> Flags:
         """Return the blocks that stay for another reason than a backward that may come."""
-        found = np.zeros(len(self._blocks), dtype=np.bool_)
+        flags = np.zeros(len(self._blocks), dtype=np.bool_)
         for _, blocks in self._leaks:
-            found[blocks] = True
-        return found
+            flags[blocks] = True
+        return flags
 
     @cached_property
     def _is_backward(self) -> Flags:
-        found: Flags = self._history.phase == BACKWARD
-        return found
+        flags: Flags = self._history.phase == BACKWARD
+        return flags
 
     # Copies of the parameters
 
@@ -358,8 +358,8 @@ class _Finder:
 
     def _at_moment(self, category: str) -> Numbers:
         alive = self._history.alive(self._history.moment)
-        found: Numbers = alive[self._history.category[alive] == category]
-        return found
+        numbers: Numbers = alive[self._history.category[alive] == category]
+        return numbers
 
     def _sizes(self, blocks: Numbers) -> Counter[int]:
         sizes = self._blocks.size[blocks]
@@ -461,8 +461,8 @@ class _Finder:
         """Return the blocks that collectives fill; parameters that are made while a module runs are put together there."""
         history = self._history
         filled = np.isin(history.category, ["communication", "parameter"]) & (history.round_of > 0)
-        found: Flags = (history.by_stack("shards") | filled) & (history.born_in == FORWARD)
-        return found
+        flags: Flags = (history.by_stack("shards") | filled) & (history.born_in == FORWARD)
+        return flags
 
     @cached_property
     def _gathered_most(self) -> int:
@@ -575,5 +575,5 @@ _HALF: Final = 0.35
 
 def blocks_born(blocks: Blocks, some: Numbers) -> Numbers:
     """Return the entries that asked for some blocks."""
-    found: Numbers = blocks.born[some]
-    return found
+    numbers: Numbers = blocks.born[some]
+    return numbers

@@ -91,10 +91,10 @@ def _told(frames: Sequence[Frame]) -> Stack | None:
     category, operator = frames[0].file, frames[0].name.removeprefix(frames[0].file).strip()
     place = frames[1] if len(frames) > 1 else Frame("", "", 0)
     module = "" if place.name == "program" else place.name
-    call = next((one.text for one in frames[2:] if one.name == CALLED), "")
+    call = next((frame.text for frame in frames[2:] if frame.name == CALLED), "")
     return Stack(
         place.text if place.line else "",
-        tuple(one.text for one in frames[1:] if one.line),
+        tuple(frame.text for frame in frames[1:] if frame.line),
         call,
         module,
         category,
@@ -112,8 +112,8 @@ def understand(frames: Sequence[Frame]) -> Stack:
     told = _told(frames)
     if told is not None:
         return told
-    python = [one for one in frames if _is_python(one)]
-    native = [one.name for one in frames if not _is_python(one)]
+    python = [frame for frame in frames if _is_python(frame)]
+    native = [frame.name for frame in frames if not _is_python(frame)]
     files = [one.file.replace("\\", "/") for one in python]
     own = [one for one, file in zip(python, files, strict=True) if not any(part in file for part in LIBRARIES)]
     calls = [at for at, (one, file) in enumerate(zip(python, files, strict=True)) if file.endswith(_MODULE_FILE) and one.name in _CALLS]
@@ -152,13 +152,13 @@ def understand(frames: Sequence[Frame]) -> Stack:
 def _module(frames: Sequence[Frame]) -> str:
     """Modules by the lines of their forwards, the outermost first; the last may be one of torch, by the name of its file."""
     found = []
-    for one in reversed(frames):
-        file = one.file.replace("\\", "/")
+    for frame in reversed(frames):
+        file = frame.file.replace("\\", "/")
         short = file.rpartition("/")[2].removesuffix(".py")
-        if one.name == "forward" and "/torch/nn/modules/" in file:
+        if frame.name == "forward" and "/torch/nn/modules/" in file:
             found.append(f"nn.{short}")
-        elif one.name == "forward" and "/torch/" not in file:
-            found.append(f"{short}:{one.line}")
+        elif frame.name == "forward" and "/torch/" not in file:
+            found.append(f"{short}:{frame.line}")
     return " > ".join(found)
 
 
@@ -247,13 +247,13 @@ class History:
     @cached_property
     def stacks(self) -> dict[int, Stack]:
         """By number, those that blocks have."""
-        found = {}
+        stacks = {}
         for number in self._distinct[0].tolist():
             if number >= 0:
-                found[number] = understand(self.snapshot.frames(number))
+                stacks[number] = understand(self.snapshot.frames(number))
             else:
-                found[number] = understand(self._own_stacks[-2 - number]) if number < -1 else Stack()
-        return found
+                stacks[number] = understand(self._own_stacks[-2 - number]) if number < -1 else Stack()
+        return stacks
 
     @cached_property
     def _distinct(self) -> tuple[Numbers, Numbers]:
@@ -271,7 +271,7 @@ class History:
 
     def by_stack(self, what: str) -> Flags:
         """Return for each block whether its stack is so."""
-        return self._spread(bool(getattr(one, what)) for one in self.stacks.values()).astype(np.bool_)
+        return self._spread(bool(getattr(stack, what)) for stack in self.stacks.values()).astype(np.bool_)
 
     def stack(self, block: int) -> Stack:
         """Return the stack of a block."""
@@ -332,13 +332,13 @@ class History:
     @cached_property
     def has_stacks(self) -> bool:
         """Return whether anybody told who asked."""
-        return any(not one.is_empty for one in self.stacks.values())
+        return any(not stack.is_empty for stack in self.stacks.values())
 
     def _marked(self, text: str, *, begins: bool) -> Numbers:
         times = [
-            one.time
-            for one in self.snapshot.annotations
-            if one.begins is begins and one.device == self.snapshot.device and one.name.startswith(text)
+            annotation.time
+            for annotation in self.snapshot.annotations
+            if annotation.begins is begins and annotation.device == self.snapshot.device and annotation.name.startswith(text)
         ]
         return np.searchsorted(self.time, np.array(sorted(times), dtype=np.int64), "left")
 
@@ -352,11 +352,11 @@ class History:
     @cached_property
     def phase(self) -> Numbers:
         """Return the phase of each entry."""
-        found = np.zeros(self.length, dtype=np.int64)
-        if any(one.name.startswith(PHASE_MARK) for one in self.snapshot.annotations):
+        numbers = np.zeros(self.length, dtype=np.int64)
+        if any(annotation.name.startswith(PHASE_MARK) for annotation in self.snapshot.annotations):
             for number, name in enumerate(PHASES):
-                found[self._within(PHASE_MARK + name)] = number
-            return found
+                numbers[self._within(PHASE_MARK + name)] = number
+            return numbers
         blocks = self.blocks
         inside = self._within(_STEP_MARK)
         born = blocks.born >= 0
@@ -387,7 +387,7 @@ class History:
         ends = self._marked(PHASE_MARK + "step ", begins=False)
         if len(ends):
             return np.unique(ends)
-        names = {one.name for one in self.snapshot.annotations if one.name.startswith(_STEP_MARK)}
+        names = {annotation.name for annotation in self.snapshot.annotations if annotation.name.startswith(_STEP_MARK)}
         by_name = [self._marked(name, begins=False) for name in sorted(names)]
         if by_name:
             # Optimizers that take turns: a step ends with the last of them.
@@ -404,9 +404,9 @@ class History:
         blocks = self.blocks
         asked = np.flatnonzero(blocks.born >= 0)
         inside = self.by_stack("in_module")[asked] & (self.born_in[asked] == FORWARD) & ~self.by_stack("in_construction")[asked]
-        lines = {text: number for number, text in enumerate(dict.fromkeys(one.call for one in self.stacks.values()))}
+        lines = {text: number for number, text in enumerate(dict.fromkeys(stack.call for stack in self.stacks.values()))}
         names = list(lines)
-        who = self._spread(lines[one.call] for one in self.stacks.values()).astype(np.int64)[asked]
+        who = self._spread(lines[stack.call] for stack in self.stacks.values()).astype(np.int64)[asked]
         # A call that nobody tells the line of is not told from the next one.
         who = np.where(inside & (who != lines.get("", -1)), who, -1)
         if not len(who):
@@ -435,7 +435,7 @@ class History:
         """Return what each block is for."""
         blocks, phase = self.blocks, self.born_in
         found = np.full(len(blocks), "activation", dtype=object)
-        told = self._spread(one.category for one in self.stacks.values())
+        told = self._spread(stack.category for stack in self.stacks.values())
         outlives = self._outlives
         found[:] = np.where(self._passes, "temporary", found)
         found[phase == BACKWARD] = np.where(outlives[phase == BACKWARD], "gradient", "temporary")
@@ -478,7 +478,7 @@ class History:
     def _own_inputs(self) -> Flags:
         """Return the blocks outside modules that are gone as soon as the same line asked again: what a loop's variable holds."""
         blocks = self.blocks
-        found = np.zeros(len(blocks), dtype=np.bool_)
+        flags = np.zeros(len(blocks), dtype=np.bool_)
         candidates = (
             (blocks.born >= 0) & (blocks.size > _SCALAR) & (self.born_in == FORWARD) & ~self.by_stack("in_module") & (blocks.stack >= 0)
         )
@@ -489,20 +489,20 @@ class History:
             again = blocks.born[mine[1:]]
             soon = (blocks.died[mine[:-1]] > again) & (blocks.died[mine[:-1]] <= again + 12)
             if soon.mean() > 0.8:
-                found[mine] = True
-        return found
+                flags[mine] = True
+        return flags
 
     @cached_property
     def _workspaces(self) -> Flags:
         """Return what cuBLAS is given: once a stream, and kept."""
         blocks = self.blocks
         sized = np.isin(blocks.size, list(_WORKSPACE_SIZES)) & (blocks.born >= 0) & (blocks.died == self.length)
-        found = self.by_stack("is_workspace")
-        for at in np.flatnonzero(sized & ~found).tolist():
+        flags = self.by_stack("is_workspace")
+        for at in np.flatnonzero(sized & ~flags).tolist():
             like = (blocks.stack == blocks.stack[at]) & (blocks.size == blocks.size[at])
             if like.sum() == 1 and (self.stack(at).in_module or self.born_in[at] == BACKWARD):
-                found[at] = True
-        return found
+                flags[at] = True
+        return flags
 
     # Texts
 

@@ -29,12 +29,12 @@ class Source:
     @cached_property
     def statements(self) -> list[ast.stmt]:
         """Return those without others in them, or the heads of those that have some."""
-        return [one for one in ast.walk(self.tree) if isinstance(one, ast.stmt)]
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
 
     def at(self, line: int) -> ast.stmt | None:
         """Return the smallest statement that a line is part of."""
-        found = [one for one in self.statements if one.lineno <= line <= (one.end_lineno or one.lineno)]
-        return min(found, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
+        statements = [statement for statement in self.statements if statement.lineno <= line <= (statement.end_lineno or statement.lineno)]
+        return min(statements, key=lambda statement: (statement.end_lineno or statement.lineno) - statement.lineno, default=None)
 
     def keeper(self, line: int, deep: int = 3) -> int | None:
         """Return the line of the statement that keeps what the one at a line made: puts it into a container, an attribute or a sum."""
@@ -44,23 +44,23 @@ class Source:
             return found
         # What a function returns is kept by who calls it.
         name = self._returned_by(made)
-        for one in self.statements:
-            if name and any(isinstance(part, ast.Call) and _called(part) == name for part in _own_parts(one)):
-                found = self.keeper(one.lineno, deep - 1)
+        for statement in self.statements:
+            if name and any(isinstance(part, ast.Call) and _called(part) == name for part in _own_parts(statement)):
+                found = self.keeper(statement.lineno, deep - 1)
                 if found is not None:
                     return found
         return None
 
     def _returned_by(self, made: ast.stmt) -> str:
         """Return the function that returns what a statement makes; empty for none."""
-        for one in ast.walk(self.tree):
-            if isinstance(one, ast.FunctionDef) and one.lineno <= made.lineno <= (one.end_lineno or one.lineno):
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef) and node.lineno <= made.lineno <= (node.end_lineno or node.lineno):
                 names = set(_targets(made))
-                for part in ast.walk(one):
+                for part in ast.walk(node):
                     if part is made and isinstance(made, ast.Return):
-                        return one.name
+                        return node.name
                     if isinstance(part, ast.Return) and part.value is not None and names and _holds(part.value, names):
-                        return one.name
+                        return node.name
         return ""
 
     def _keeper(self, made: ast.stmt) -> int | None:
@@ -70,13 +70,13 @@ class Source:
         seen: set[str] = set()
         while names - seen:
             seen |= names
-            for one in self.statements:
-                if one is made or not names & set(_targets(one)):
-                    kept = next(_keeps(one, names), None)
-                    if kept is not None and one is not made:
+            for statement in self.statements:
+                if statement is made or not names & set(_targets(statement)):
+                    kept = next(_keeps(statement, names), None)
+                    if kept is not None and statement is not made:
                         return kept
-                if isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None and _holds(one.value, names):
-                    names |= set(_targets(one))
+                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None and _holds(statement.value, names):
+                    names |= set(_targets(statement))
         return None
 
     def records_nothing(self, line: int, deep: int = 3) -> bool:
@@ -88,24 +88,24 @@ class Source:
         if not functions or not deep:
             return False
         name = functions[-1]
-        calls = [one.lineno for one in ast.walk(self.tree) if isinstance(one, ast.Call) and _called(one) == name]
-        return bool(calls) and all(self.records_nothing(one, deep - 1) for one in calls)
+        calls = [node.lineno for node in ast.walk(self.tree) if isinstance(node, ast.Call) and _called(node) == name]
+        return bool(calls) and all(self.records_nothing(call, deep - 1) for call in calls)
 
     def hooks(self) -> list[int]:
         """Return the lines that keep something in functions that are hooks; those that register one where none is found."""
         found: list[int] = []
         registered: list[int] = []
-        functions: dict[str, ast.AST] = {one.name: one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef)}
+        functions: dict[str, ast.AST] = {node.name: node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)}
         for call in ast.walk(self.tree):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _HOOKS:
                 registered.append(call.lineno)
                 for part in [*call.args, *(word.value for word in call.keywords)]:
-                    for body in (part, *(functions.get(one.id) for one in ast.walk(part) if isinstance(one, ast.Name))):
+                    for body in (part, *(functions.get(node.id) for node in ast.walk(part) if isinstance(node, ast.Name))):
                         if body is not None:
                             found += _stored_in(body)
         if registered and not found:
             # Something makes the hook: a function that keeps one of its arguments is likely what it is.
-            taking = [one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef) and one.name != "forward"]
+            taking = [node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef) and node.name != "forward"]
             for one in taking:
                 names = {word.arg for word in one.args.args}
                 if len(names) >= _ARGUMENTS_OF_HOOKS and any(_keeps(part, names) for part in one.body):
@@ -115,15 +115,15 @@ class Source:
     def keeps_whole(self) -> list[int]:
         """Return the lines that tell FSDP not to reshard after the forward; the surest first."""
         found = []
-        for one in ast.walk(self.tree):
-            if isinstance(one, ast.Call) and _called(one) == "set_reshard_after_forward":
-                found.append((0, one.lineno))
-            elif isinstance(one, ast.Call) and _called(one) == "fully_shard":
-                said = next((word.value for word in one.keywords if word.arg == "reshard_after_forward"), None)
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and _called(node) == "set_reshard_after_forward":
+                found.append((0, node.lineno))
+            elif isinstance(node, ast.Call) and _called(node) == "fully_shard":
+                said = next((word.value for word in node.keywords if word.arg == "reshard_after_forward"), None)
                 if said is not None and not (isinstance(said, ast.Constant) and said.value is True):
-                    found.append((1, one.lineno))
-                elif any(word.arg is None for word in one.keywords):
-                    found.append((2, one.lineno))
+                    found.append((1, node.lineno))
+                elif any(word.arg is None for word in node.keywords):
+                    found.append((2, node.lineno))
         return [line for _, line in sorted(found)]
 
 
@@ -131,7 +131,7 @@ def _is_off(statement: ast.stmt) -> bool:
     """Return whether autograd is off within it."""
     parts: list[ast.expr] = []
     if isinstance(statement, ast.With):
-        parts = [one.context_expr for one in statement.items]
+        parts = [item.context_expr for item in statement.items]
     elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
         parts = statement.decorator_list
     for part in parts:
@@ -139,7 +139,7 @@ def _is_off(statement: ast.stmt) -> bool:
         if name in ("no_grad", "inference_mode"):
             return True
         if name == "set_grad_enabled" and isinstance(part, ast.Call):
-            return any(isinstance(one, ast.Constant) and one.value is False for one in part.args)
+            return any(isinstance(argument, ast.Constant) and argument.value is False for argument in part.args)
     return False
 
 
@@ -155,7 +155,7 @@ def _targets(statement: ast.stmt) -> Iterator[str]:
     elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
         parts = [statement.target]
     for part in parts:
-        yield from (one.id for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+        yield from (node.id for node in ast.walk(part) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
 
 
 def _holds(value: ast.AST, names: set[str] | None) -> bool:
@@ -168,38 +168,38 @@ def _holds(value: ast.AST, names: set[str] | None) -> bool:
         return names is None or value.id in names
     if names is None and isinstance(value, ast.Call):
         return True
-    return any(_holds(one, names) for one in ast.iter_child_nodes(value) if isinstance(one, ast.expr | ast.keyword | ast.comprehension))
+    return any(_holds(node, names) for node in ast.iter_child_nodes(value) if isinstance(node, ast.expr | ast.keyword | ast.comprehension))
 
 
 def _stored_in(body: ast.AST) -> list[int]:
-    return [one.lineno for one in ast.walk(body) if isinstance(one, ast.Call | ast.Assign) and _stores(one)]
+    return [node.lineno for node in ast.walk(body) if isinstance(node, ast.Call | ast.Assign) and _stores(node)]
 
 
 def _own_parts(statement: ast.stmt) -> Iterator[ast.AST]:
     """Yield the expressions of a statement, without those of statements in it."""
-    for one in ast.iter_child_nodes(statement):
-        if isinstance(one, ast.expr | ast.withitem | ast.keyword):
-            yield from ast.walk(one)
+    for node in ast.iter_child_nodes(statement):
+        if isinstance(node, ast.expr | ast.withitem | ast.keyword):
+            yield from ast.walk(node)
 
 
 def _stores(node: ast.AST) -> bool:
     """Return whether something is put where it stays."""
     if isinstance(node, ast.Call):
         return _called(node) in _KEEPS
-    return isinstance(node, ast.Assign) and any(isinstance(one, ast.Attribute | ast.Subscript) for one in node.targets)
+    return isinstance(node, ast.Assign) and any(isinstance(target, ast.Attribute | ast.Subscript) for target in node.targets)
 
 
 def _keeps(statement: ast.stmt, names: set[str] | None) -> Iterator[int]:
     """Yield the lines of a statement that keep one of the names; without names, anything that is made there."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and _called(statement.value) in _KEEPS:
-        if any(_holds(one, names) for one in statement.value.args):
+        if any(_holds(argument, names) for argument in statement.value.args):
             yield statement.lineno
     elif isinstance(statement, ast.AugAssign) and _holds(statement.value, names):
         yield statement.lineno
     elif isinstance(statement, ast.Assign):
         own = set(_targets(statement))
-        stays = any(isinstance(one, ast.Attribute | ast.Subscript) for one in statement.targets)
-        again = any(isinstance(one, ast.Name) and one.id in own for one in ast.walk(statement.value))
+        stays = any(isinstance(target, ast.Attribute | ast.Subscript) for target in statement.targets)
+        again = any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(statement.value))
         if (stays or again) and _holds(statement.value, names):
             yield statement.lineno
 
@@ -225,7 +225,7 @@ class Sources:
         for count in range(min(len(parts), 4), 0, -1):
             if ".." in parts[-count:]:
                 continue
-            path = self._folder.joinpath(*[one for one in parts[-count:] if one not in ("/", "\\")])
+            path = self._folder.joinpath(*[part for part in parts[-count:] if part not in ("/", "\\")])
             try:
                 status = os.lstat(path)
                 if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST or not path.resolve().is_relative_to(self._folder):
