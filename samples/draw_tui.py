@@ -11,7 +11,7 @@ from pathlib import Path
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.picker import samples
-from irscope.tui.start import StartApp
+from irscope.tui.start import StartScreen
 from irscope.tui.text import UNICODE
 from irscope.tui.tour import settled
 
@@ -70,9 +70,10 @@ async def compare_picture(folder: Path, size: tuple[int, int]) -> None:
 
 async def start_picture(folder: Path, size: tuple[int, int]) -> None:
     """The picture of the start without a file."""
-    app = StartApp(lambda path, tell: open_model(path), UNICODE)
+    start = StartScreen(lambda path, tell: (open_model(path), "", None))
+    app = IrscopeApp(start, UNICODE)
     async with app.run_test(size=size) as pilot:
-        while app.is_busy:
+        while not start.is_mounted or start.is_busy:
             await pilot.pause(0.01)
         await pilot.pause()
         write(app.export_screenshot(title="irscope tui"), file_of("start", folder, size))

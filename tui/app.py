@@ -1,73 +1,59 @@
-"""The app: shows the screens of a model, runs their analyses in a worker, and restores the terminal."""
+"""The app: begins with files to choose from or with a model, shows its screens, runs their analyses in a worker, and restores the terminal.
+
+It is on the screen before anything is read: what a model needs is imported where one is shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from textual import work
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widget import Widget
 
 from irscope.errors import IrscopeError
 from irscope.ir.graph import paused_gc
-from irscope.session import Model, model_without_graph
-from irscope.tui.actions import SCREEN_QUESTIONS, actions_of, app_actions, bindings, key_text
-from irscope.tui.analyses import ProgressTeller, answered, instruments_of
-from irscope.tui.browse.filter import HELP as FILTER_HELP
-from irscope.tui.browse.model import Browse
-from irscope.tui.context import Context
-from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
-from irscope.tui.session import FIRST_SCREEN, Place, Request, Session, look_again, quiet_collector, set_aside
-from irscope.tui.terminal import TerminalApp, question_lines
-from irscope.tui.text import Line, Span, Symbols, error_lines
+from irscope.tui.actions import app_actions, bindings
+from irscope.tui.start import StartScreen
+from irscope.tui.text import Symbols, error_lines, symbols_for
 from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.paint import Helped
 
 if TYPE_CHECKING:
+    from irscope.session import Model
+    from irscope.tui.browse.model import Browse
     from irscope.tui.memory.run import ShownRun
+    from irscope.tui.screen import ModelScreen
+    from irscope.tui.session import Place, Request, Session
 
-_NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "stop", "commands"})
+_LOOKS = ("textual-dark", "textual-light")
 _LOOK_AT_FILE = 2.0
 """Seconds between checks whether the file has changed."""
+_NO_MODEL = "Choose a file first."
 
 
-def run_app(shown: Model | Sequence[ShownRun], other: str = "", step: Sequence[str] | None = None) -> None:
-    """Show a model or runs until the user leaves; `other` is a file to compare a model with, `step` are the options of a training step."""
-    if isinstance(shown, Model):
-        shown.manager.cancelled.clear()
-    try:
-        with quiet_collector():
-            IrscopeApp(shown, other=other, step=step).finish()
-    finally:
-        # Leaving cancels running analyses; the model stays usable for the caller.
-        if isinstance(shown, Model):
-            shown.manager.cancelled.clear()
+def run_app(shown: Sequence[ShownRun] | StartScreen) -> None:
+    """Show runs, or what a user opens, until the user leaves; raises why the file that was named cannot be read."""
+    failure = IrscopeApp(shown).finish()
+    if failure is not None:
+        raise failure
 
 
-def pane_of(widget: Widget) -> str:
-    """Return the pane of the action table that a widget is."""
-    return getattr(widget, "PANE", "") or widget.id or ""
-
-
-class IrscopeApp(TerminalApp[None]):
-    """irscope in the terminal."""
+class IrscopeApp(App["BaseException"]):
+    """irscope in the terminal. It ends with why the file that was named is not shown, or with None."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("app", app_actions())
+    CSS_PATH = Path(__file__).with_name("irscope.tcss")
+    TITLE = "irscope"
     PAUSE_GC_ON_SCROLL = True
-
-    class Answered(Message):
-        """The worker has a result, or its error."""
-
-        def __init__(self, session: Session, request: Request, answer: object) -> None:
-            super().__init__()
-            self.session = session
-            self.request = request
-            self.answer = answer
 
     class Progressed(Message):
         """Progress of the worker."""
@@ -80,41 +66,65 @@ class IrscopeApp(TerminalApp[None]):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, IrscopeApp.Progressed)
 
-    class ReadAgain(Message):
-        """The file was read again, or the error of that."""
-
-        def __init__(self, answer: object) -> None:
-            super().__init__()
-            self.answer = answer
-
     def __init__(
         self,
-        shown: Model | Sequence[ShownRun],
+        shown: Model | Sequence[ShownRun] | StartScreen,
         symbols: Symbols | None = None,
         *,
         other: str = "",
         step: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(symbols)
-        self.step = step
-        self.session = self._session_of(shown)
-        self.file_watch = FileWatch(self.session.program.path)
-        self.other = other
-        """A file to compare the model with from the start."""
+        """`other` is a file to compare a model with from the start, `step` are the options of a training step."""
+        super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
+        self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
+        self.set_class(not self.symbols.has_braille, "-ascii")
+        self.start = shown if isinstance(shown, StartScreen) else None
+        self._session: Session | None = None
         self._screens: dict[str, ModelScreen] = {}
+        self._at_end: ExitStack | None = None
+        """Ends what holds while a user looks at models; None in tests."""
+        if not isinstance(shown, StartScreen):
+            self._take(shown, other, step)
 
-    def _session_of(self, shown: Model | Sequence[ShownRun], context: Context | None = None) -> Session:
+    def finish(self) -> BaseException | None:
+        """Run until the user leaves; raises the exception that ended the app, if one did."""
+        with ExitStack() as self._at_end:
+            result = self.run()
+        if self._exception is not None:
+            raise self._exception
+        return result
+
+    def _fatal_error(self) -> None:
+        # Textual prints a page of traceback with local variables here, and the process ends with exit code 0.
+        self._close_messages_no_wait()
+
+    def _take(self, shown: Model | Sequence[ShownRun], other: str, step: Sequence[str] | None) -> None:
+        """Make a session of a model or of runs; it goes on with the sizes and the device of the one before."""
+        from irscope.session import Model, model_without_graph
+        from irscope.tui.session import Session
+
+        context = None if self._session is None else self._session.context
         if isinstance(shown, Model):
-            session = Session(shown, self.symbols, context, self.step)
+            session = Session(shown, self.symbols, context, step)
         else:
             from irscope.tui.memory.run import memories_of
 
             model = model_without_graph(shown[0].path, "recording")
             session = Session(model, self.symbols, context, runs=memories_of(shown, self.symbols))
+        session.compare_with = other
         session.reopen = self._reopen
         session.start_worker = lambda: self._start_worker(session)
         session.open_place = self.open_place
-        return session
+        self._session = session
+        self.file_watch = FileWatch(session.program.path)
+
+    @property
+    def session(self) -> Session:
+        """Return the model or the runs that are shown."""
+        assert self._session is not None, "nothing is shown yet"
+        return self._session
 
     @property
     def browse(self) -> Browse:
@@ -122,37 +132,52 @@ class IrscopeApp(TerminalApp[None]):
         return self.session.browse
 
     def on_mount(self) -> None:
-        # A file of weights alone has nothing to browse, a run nothing but its memory.
-        first = "memory" if self.session.runs else FIRST_SCREEN if self.session.program.has_graph else "params"
-        self.push_screen(self._screen_of(first))
-        # The screen is painted before the first analysis competes for the processor.
-        self.call_after_refresh(self.session.start)
-        if self.other:
-            self.session.compare_with = self.other
-            self.call_after_refresh(self.action_open_screen, "compare")
+        if self.start is not None:
+            self.push_screen(self.start)
+        else:
+            self.push_screen(self._screen_of(self._first))
+            self._begin()
         self.set_interval(_LOOK_AT_FILE, self.watch_file)
 
     def on_unmount(self) -> None:
-        self.session.queue.close()
+        if self._session is not None:
+            self._session.queue.close()
+
+    @property
+    def _first(self) -> str:
+        """Return the screen that is shown first: a file of weights alone has nothing to browse, a run nothing but its memory."""
+        return "memory" if self.session.runs else "browse" if self.session.program.has_graph else "params"
+
+    def _begin(self) -> None:
+        # The screen is painted before the first analysis competes for the processor.
+        self.call_after_refresh(self.session.start)
+        if self.session.compare_with:
+            self.call_after_refresh(self.action_open_screen, "compare")
 
     # -- screens -----------------------------------------------------------------------------------------------
 
     def _screen_of(self, name: str) -> ModelScreen:
         if name not in self._screens:
+            from irscope.tui.screen import screen_class
+
             screen = self._screens[name] = screen_class(name)(self.session)
-            self.install_screen(screen, name)
+            self.install_screen(screen, f"{name} {id(self.session)}")  # one of the model before is there until this is shown
         return self._screens[name]
 
     @property
     def model_screen(self) -> ModelScreen | None:
         """Return the screen over the model that is shown, below whatever window is open."""
-        return next((screen for screen in reversed(self.screen_stack) if isinstance(screen, ModelScreen)), None)
+        return next((screen for screen in self._screens.values() if screen in self.screen_stack), None)
 
     def action_open_screen(self, name: str) -> None:
         shown = self.model_screen
-        if name not in (record.name for record in self.session.screens):
+        if shown is None:
+            self.notify(_NO_MODEL, markup=False)
+        elif name not in (record.name for record in self.session.screens):
             self.notify("A run has no graph; `irscope tui MODEL RECORDING` lays it beside its model.", markup=False)
-        elif shown is not None and shown is self.screen and name != shown.NAME:
+        elif shown is self.screen and name != shown.NAME:
+            from irscope.tui.session import Place
+
             self.session.history.jump(Place(name, self.browse.selected))
             self.switch_screen(self._screen_of(name))
 
@@ -174,11 +199,13 @@ class IrscopeApp(TerminalApp[None]):
 
     def watch_file(self) -> None:
         """Notify once when the file has changed on disk."""
-        if self.file_watch.has_changed():
+        if self._session is not None and self.file_watch.has_changed():
             self.notify("The file has changed; ctrl-r reads it again.", markup=False)
 
     def action_reload(self) -> None:
-        if not self.session.program.path:
+        if self._session is None:
+            self.notify(_NO_MODEL, markup=False)
+        elif not self.session.program.path:
             self.notify("This model was not read from a file.", markup=False)
         elif self.session.runs:
             again = [run.run.again for run in self.session.runs]
@@ -195,38 +222,36 @@ class IrscopeApp(TerminalApp[None]):
     @work(thread=True, exclusive=True, group="reload", exit_on_error=False)
     def _read_again(self, read: Callable[[], Model | Sequence[ShownRun]]) -> None:
         """Read the model again; runs in a thread and only posts a message."""
-        self.post_message(self.ReadAgain(answered(read)))
+        from irscope.tui.analyses import answered
 
-    async def on_irscope_app_read_again(self, message: ReadAgain) -> None:
-        answer = message.answer
-        if isinstance(answer, Model | list):
-            await self.show_model(answer)
-            self.file_watch = FileWatch(self.session.program.path)
-        elif isinstance(answer, IrscopeError):
+        answer = answered(read)
+        if isinstance(answer, IrscopeError):
             lines = error_lines(answer, self.symbols)[1:]
-            self.push_screen(TextDialog("The file cannot be read again", lines))
+            self.call_later(self.push_screen, TextDialog("The file cannot be read again", lines))
+        else:
+            self.call_later(self.show_model, answer)
 
-    async def show_model(self, model: Model | Sequence[ShownRun]) -> None:
-        """Show another model or other runs, or the same read again, in place of what is shown."""
-        self.session.queue.close()
-        before, self._screens = self._screens, {}
-        self.session = self._session_of(model, self.session.context)
-        self.session.manager.cancelled.clear()
+    async def show_model(self, model: Model | Sequence[ShownRun], other: str = "", step: Sequence[str] | None = None) -> None:
+        """Show a model or runs, or the same read again, in place of what is shown."""
+        from irscope.tui.session import look_again, quiet_collector
+
+        if self._session is not None:
+            self._session.queue.close()
+        elif self._at_end is not None:
+            self._at_end.enter_context(quiet_collector())
         shown = self.model_screen
-        first = FIRST_SCREEN if shown is None else shown.NAME
+        before, self._screens = self._screens, {}
+        self._take(model, other, step)
+        self.session.manager.cancelled.clear()
         # A window that was opened while the model was read is about the one before.
-        while self.screen is not shown and len(self.screen_stack) > 1:
+        while len(self.screen_stack) > 2:
             await self.pop_screen()
-        await self.switch_screen(screen_class(first)(self.session))
-        for name, screen in before.items():
-            self.uninstall_screen(name)
+        await self.switch_screen(self._screen_of(self._first if shown is None else shown.NAME))
+        for screen in before.values():
+            self.uninstall_screen(screen)
             await screen.remove()  # it was kept running, with all that it shows, as long as it was installed
         look_again()
-        shown = self.model_screen
-        if shown is not None:
-            self._screens[first] = shown
-            self.install_screen(shown, first)
-        self.call_after_refresh(self.session.start)
+        self._begin()
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -236,6 +261,8 @@ class IrscopeApp(TerminalApp[None]):
     @work(thread=True, group="questions", exit_on_error=False)
     def work_off(self, session: Session) -> None:
         """Process queued requests; runs in a thread and only posts messages."""
+        from irscope.tui.analyses import ProgressTeller, answered, instruments_of
+        from irscope.tui.session import set_aside
 
         def tell(text: str) -> None:
             self.post_message(self.Progressed(session, text))
@@ -247,17 +274,17 @@ class IrscopeApp(TerminalApp[None]):
                     session.put_away()
                     # Before the collector is on again: it would look through all that the answer has made, and hold up keys.
                     set_aside()
-                self.post_message(self.Answered(session, request, answer))
+                self.call_later(self.take_answer, session, request, answer)
 
-    def on_irscope_app_answered(self, message: Answered) -> None:
-        if message.session is not self.session:
+    def take_answer(self, session: Session, request: Request, answer: object) -> None:
+        """Take a result of the worker, or its error."""
+        if session is not self.session:
             return
-        answer: Any = message.answer
         if isinstance(answer, IrscopeError):
-            message.request.fail(answer)
+            request.fail(answer)
         else:
-            message.request.take(answer)
-        self.session.progress = ""
+            request.take(answer)
+        session.progress = ""
         shown = self.model_screen
         if shown is not None:
             shown.show_all()
@@ -270,109 +297,29 @@ class IrscopeApp(TerminalApp[None]):
 
     # -- what keys ask for -------------------------------------------------------------------------------------
 
-    @property
-    def pane(self) -> str:
-        """Return the pane that has the focus."""
-        shown = self.model_screen
-        if shown is None:
-            return ""
-        titles = pane_titles([shown.NAME])
-        widget = self.focused
-        while widget is not None and widget is not shown:
-            pane = pane_of(widget)
-            if pane in titles:
-                return pane
-            widget = cast("Any", widget.parent)
-        return shown.NAME
-
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the command palette: what the focused pane, the screen and the app can do."""
         shown = self.model_screen
-        if shown is None:
-            return
-        wanted = {"screen": shown, shown.NAME: shown, "app": self}
-        if self.focused is not None:
-            wanted[pane_of(self.focused)] = cast("Any", self.focused)
-        for action in screen_actions([shown.NAME]):
-            owner = wanted.get(action.pane)
-            if owner is not None and action.name not in _NOT_IN_PALETTE:
-                keys = ", ".join(map(key_text, action.keys))
-                yield SystemCommand(action.label, f"{keys}   {action.help}", self._doing(owner, action.name))
-        for record in self.session.screens:
-            for question, key in SCREEN_QUESTIONS[record.name]:
-                yield SystemCommand(question, f"{record.key}, then {key}   on {record.title}", self._asking(record.name, key))
-
-    def _doing(self, owner: Any, name: str) -> Any:
-        async def do() -> None:
-            await self.run_action(name, owner)
-
-        return do
-
-    def _asking(self, name: str, key: str) -> Any:
-        """Return what opens a screen and then does what a key does there."""
-
-        async def do() -> None:
-            self.action_open_screen(name)
-            action = next(one for one in screen_actions([name]) if key in one.keys and one.pane in ("screen", name))
-            # Once the screen is there, so that what the key says or opens stands over it.
-            self.call_after_refresh(self.run_action, action.name, self._screen_of(name))
-
-        return do
+        return () if shown is None else shown.system_commands()
 
     def action_commands(self) -> None:
-        self.action_command_palette()
+        if self.model_screen is None:
+            self.notify(_NO_MODEL, markup=False)
+        else:
+            self.action_command_palette()
 
     def action_help(self) -> None:
-        shown = self.model_screen
-        if shown is not None and shown is self.screen:
-            self.push_screen(TextDialog("Keys", help_lines(shown.NAME, self.pane, self.symbols)))
+        if isinstance(self.screen, Helped):
+            self.push_screen(TextDialog("Keys", self.screen.help_lines()))
+
+    def action_look(self) -> None:
+        self.theme = _LOOKS[self.theme == _LOOKS[0]]
 
     async def action_quit(self) -> None:
-        self.session.queue.close()
-        self.exit()
+        self.exit(self.start.failure if self._session is None and self.start is not None else None)
 
     async def action_stop(self) -> None:
         await self.action_quit()
-
-
-# ----------------------------------------------------------------------------------------------------
-# The text of the help window, made from the table of actions.
-
-
-def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
-    """Return what a screen answers, then all keys, those of the focused pane first, the filter syntax and the signs."""
-    titles, actions = pane_titles([screen]), screen_actions([screen])
-    order = [pane, *(one for one in titles if one != pane)] if pane in titles else list(titles)
-    lines: list[Line] = [(Span("Questions of this screen", "heading"),), *question_lines(SCREEN_QUESTIONS[screen]), ()]
-    is_first = True
-    for one in order:
-        found = list(actions_of(one, actions))
-        if not found:
-            continue
-        lines.append((Span(titles[one], "heading"),))
-        for action in found:
-            keys = ", ".join(map(key_text, action.keys))
-            lines.append((Span(f"  {keys:<22}", "name"), Span(action.help)))
-        lines.append(())
-        if is_first:
-            lines += [(Span("Questions and where their answers are", "heading"),), *question_lines(), ()]
-            is_first = False
-    lines.append((Span("Filter syntax; all words must match", "heading"),))
-    lines.extend((Span(f"  {term:<22}", "name"), Span(text)) for term, text in FILTER_HELP)
-    lines.append(())
-    lines.append((Span("Signs", "heading"),))
-    lines.extend((Span(f"  {sign:<22}", "name"), Span(text)) for sign, text in _signs(symbols))
-    return lines
-
-
-def _signs(symbols: Symbols) -> Iterator[tuple[str, str]]:
-    yield symbols.unknown, "unknown, which is never counted as zero"
-    yield symbols.waiting, "still being computed"
-    yield f"{symbols.at_least} 1.20 G", "at least this much: some nodes below are unknown and not in the sum"
-    yield symbols.glyphs.mark, "the step at which most bytes are alive"
-    yield symbols.here, "the step of the selected row"
-    yield "result bytes", "sizes of all results together; views of one storage count each time"
-    yield "FLOPs", "a multiply-add is 2"
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shlex
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any, ClassVar
-
-from textual.drivers.web_driver import WebDriver
+from typing import Any
 
 from irscope import processes
 from irscope.errors import UsageError
 
 HOST = "127.0.0.1"
-DRIVER = "irscope.tui.browser:OneDriver"
 SERVED = "IRSCOPE_SERVED"
 """Set in the environment of what runs for a tab of the browser."""
-_HELLO = b"__GANGLION__\n"
-"""Greeting that textual-serve waits for before anything else."""
 _COOKIE = "irscope"
-
-
-class OneDriver(WebDriver):
-    """Several apps of one process, one after another, as one to the browser: textual-serve knows of one greeting and one end."""
-
-    has_greeted: ClassVar[bool] = False
-    last_size: ClassVar[tuple[int, int] | None] = None
-
-    def start_application_mode(self) -> None:
-        self._size = OneDriver.last_size or self._size
-        write = self._write
-        if OneDriver.has_greeted:
-            self._write = lambda data: None if data == _HELLO else write(data)  # type: ignore[assignment]  # a partial of os.write
-        OneDriver.has_greeted = True
-        super().start_application_mode()
-
-    def stop_application_mode(self) -> None:
-        self.exit_event.set()
-        self._input_reader.close()
-
-    def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
-        super().on_meta(packet_type, payload)
-        if packet_type == "resize":
-            OneDriver.last_size = self._size
-
-
-def say_end() -> None:
-    """Tell textual-serve that the last app has ended."""
-    message = json.dumps({"type": "exit"}).encode()
-    os.write(1, b"M%s%s" % (len(message).to_bytes(4, "big"), message))
 
 
 def serve(arguments: Sequence[str]) -> None:

@@ -32,11 +32,11 @@ from irscope.tools.compare.models import SAME
 from irscope.tools.compare.weights import read_values, weight_change
 from irscope.tui.actions import Action, bindings
 from irscope.tui.amounts import Floats
+from irscope.tui.apart import ChildRun, new_file, record_command, simulate_command
 from irscope.tui.browse.model import Browse
 from irscope.tui.charts import Beside
 from irscope.tui.command import Source, compare_eager_command
 from irscope.tui.memory.run import ShownRun
-from irscope.tui.recorder import ChildRun, new_file, record_command, simulate_command
 from irscope.tui.recording import run_of_recording
 from irscope.tui.rows import ReportTable, TableModel
 from irscope.tui.screen import ModelScreen

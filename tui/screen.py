@@ -24,15 +24,15 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.content import Content
-from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -43,15 +43,28 @@ from irscope.report.csvout import csv_lines
 from irscope.report.jsonout import table_json
 from irscope.report.printable import display_width
 from irscope.report.table import Table
-from irscope.tui.actions import ACTIONS, PANE_TITLES, Action, app_actions, bindings, screen_record
+from irscope.tui.actions import (
+    ACTIONS,
+    PANE_TITLES,
+    SCREEN_QUESTIONS,
+    Action,
+    ScreenRecord,
+    actions_of,
+    app_actions,
+    bindings,
+    key_text,
+    screen_record,
+)
+from irscope.tui.browse.filter import HELP as FILTER_HELP
 from irscope.tui.context import LIFETIMES, RUNS, device_text
 from irscope.tui.session import Place, Session
-from irscope.tui.text import Line, Span
+from irscope.tui.text import Line, Span, Symbols
 from irscope.tui.widgets.dialogs import C, TextDialog, choose, keyed
-from irscope.tui.widgets.paint import Keys, Looks, Painted, Prompt
+from irscope.tui.widgets.paint import Helped, Keys, Painted, Prompt, question_lines
 
 _FILTER, _SIZES, _GO_TO = "filter", "sizes", "go_to"
 _AS_IT_RAN = "Memory is shown as it ran; lifetimes are those of the run."
+_NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "stop", "commands"})
 _JUMP_KEYS = "asdfghjklqwertyuiop"
 _FORMS = (
     ("t", "txt", "text: the screen as it stands"),
@@ -62,7 +75,7 @@ _FORMS = (
 """File formats of `e`: the key, the suffix, and a description of the content."""
 
 
-class ModelScreen(Looks, Screen[None]):
+class ModelScreen(Helped):
     """A screen over a model. Above stands what a subclass gives."""
 
     NAME: ClassVar[str]
@@ -404,6 +417,44 @@ class ModelScreen(Looks, Screen[None]):
     def action_previous_pane(self) -> None:
         self.focus_previous()
 
+    # -- commands and help -------------------------------------------------------------------------------------
+
+    @property
+    def pane(self) -> str:
+        """Return the pane that has the focus."""
+        titles = pane_titles([self.NAME])
+        widget = self.app.focused
+        while widget is not None and widget is not self:
+            pane = pane_of(widget)
+            if pane in titles:
+                return pane
+            widget = cast("Any", widget.parent)
+        return self.NAME
+
+    def system_commands(self) -> Iterator[SystemCommand]:
+        """Yield what the focused pane, the screen and the app can do, and the questions that screens answer."""
+        wanted = {"screen": self, self.NAME: self, "app": self.app}
+        if self.app.focused is not None:
+            wanted[pane_of(self.app.focused)] = cast("Any", self.app.focused)
+        for action in screen_actions([self.NAME]):
+            owner = wanted.get(action.pane)
+            if owner is not None and action.name not in _NOT_IN_PALETTE:
+                keys = ", ".join(map(key_text, action.keys))
+                yield SystemCommand(action.label, f"{keys}   {action.help}", partial(self.app.run_action, action.name, owner))
+        for record in self.session.screens:
+            for question, key in SCREEN_QUESTIONS[record.name]:
+                yield SystemCommand(question, f"{record.key}, then {key}   on {record.title}", partial(self._answer, record, key))
+
+    async def _answer(self, record: ScreenRecord, key: str) -> None:
+        """Open a screen and do what a key does there."""
+        await self.app.run_action(record.action.name)
+        action = next(one for one in screen_actions([record.name]) if key in one.keys and one.pane in ("screen", record.name))
+        # Once the screen is there, so that what the key says or opens stands over it.
+        self.app.call_after_refresh(lambda: self.app.run_action(action.name, self.app.screen))
+
+    def help_lines(self) -> list[Line]:
+        return help_lines(self.NAME, self.pane, self.symbols)
+
 
 def named(lines: Sequence[tuple[str, str]]) -> list[Line]:
     """Titles with a text below each."""
@@ -411,6 +462,11 @@ def named(lines: Sequence[tuple[str, str]]) -> list[Line]:
     for title, text in lines:
         found += [(Span(title, "heading"),), (Span(text),), ()]
     return found[:-1]
+
+
+def pane_of(widget: Widget) -> str:
+    """Return the pane of the action table that a widget is."""
+    return getattr(widget, "PANE", "") or widget.id or ""
 
 
 def screen_class(name: str) -> type[ModelScreen]:
@@ -527,3 +583,43 @@ class TotalsHeader(Painted):
         width = self.size.width
         lines = self.session.header(width)
         return self.strip(lines[y] if y < len(lines) else (), width)
+
+
+# ----------------------------------------------------------------------------------------------------
+# The text of the help window, made from the table of actions.
+
+
+def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
+    """Return what a screen answers, then all keys, those of the focused pane first, the filter syntax and the signs."""
+    titles, actions = pane_titles([screen]), screen_actions([screen])
+    order = [pane, *(one for one in titles if one != pane)] if pane in titles else list(titles)
+    lines: list[Line] = [(Span("Questions of this screen", "heading"),), *question_lines(SCREEN_QUESTIONS[screen]), ()]
+    is_first = True
+    for one in order:
+        found = list(actions_of(one, actions))
+        if not found:
+            continue
+        lines.append((Span(titles[one], "heading"),))
+        for action in found:
+            keys = ", ".join(map(key_text, action.keys))
+            lines.append((Span(f"  {keys:<22}", "name"), Span(action.help)))
+        lines.append(())
+        if is_first:
+            lines += [(Span("Questions and where their answers are", "heading"),), *question_lines(), ()]
+            is_first = False
+    lines.append((Span("Filter syntax; all words must match", "heading"),))
+    lines.extend((Span(f"  {term:<22}", "name"), Span(text)) for term, text in FILTER_HELP)
+    lines.append(())
+    lines.append((Span("Signs", "heading"),))
+    lines.extend((Span(f"  {sign:<22}", "name"), Span(text)) for sign, text in _signs(symbols))
+    return lines
+
+
+def _signs(symbols: Symbols) -> Iterator[tuple[str, str]]:
+    yield symbols.unknown, "unknown, which is never counted as zero"
+    yield symbols.waiting, "still being computed"
+    yield f"{symbols.at_least} 1.20 G", "at least this much: some nodes below are unknown and not in the sum"
+    yield symbols.glyphs.mark, "the step at which most bytes are alive"
+    yield symbols.here, "the step of the selected row"
+    yield "result bytes", "sizes of all results together; views of one storage count each time"
+    yield "FLOPs", "a multiply-add is 2"

@@ -9,36 +9,32 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
-from textual.screen import Screen
 
 from irscope.errors import IrscopeError
 from irscope.tui.actions import ACTIONS, Action, actions_of, bindings, key_text
-from irscope.tui.terminal import TerminalApp, question_lines
 from irscope.tui.text import Line, Span, Symbols, error_lines
-from irscope.tui.widgets.dialogs import TextDialog
-from irscope.tui.widgets.paint import DetailPane, Keys, Looks, Prompt
+from irscope.tui.widgets.paint import DetailPane, Helped, Keys, Prompt, question_lines
 
 if TYPE_CHECKING:
+    from irscope.session import Model
+    from irscope.tui.memory.run import ShownRun
     from irscope.tui.picker import Known
 
 Tell: TypeAlias = Callable[[str, int, "int | None"], None]
 """Callback for progress of reading: the current activity, how much of it is done, and of how much where that is known."""
-Read: TypeAlias = Callable[[Path, Tell], object]
-"""Reads what a path means: a model or a recording. Runs in a thread."""
+Opened: TypeAlias = "tuple[Model | Sequence[ShownRun], str, Sequence[str] | None]"
+"""What `IrscopeApp.show_model` takes."""
+Read: TypeAlias = Callable[[Path, Tell], Opened]
+"""Reads what a path means: a model or recordings. Runs in a thread."""
 START_ACTIONS: tuple[Action, ...] = (
     Action("start", "ask_path", ("o",), "Open a file", "Type the path of a model.", footer=True),
-    Action("start", "help", ("question_mark",), "Help", "Show all keys.", footer=True),
     Action("start", "cancel", ("escape",), "Cancel", "Stop reading; leave irscope where nothing is read.", footer=True),
-    Action("start", "quit", ("q",), "Quit", "Leave irscope.", footer=True),
-    Action("start", "suspend_process", ("ctrl+z",), "Suspend", "Put irscope into the background of the shell; fg brings it back."),
-    Action("start", "stop", ("ctrl+c", "ctrl+q"), "Leave at once", "Leave irscope from wherever you are.", priority=True),
 )
 _REDRAW = 0.1
 """Seconds between two looks at how far reading is."""
@@ -59,49 +55,36 @@ _WELCOME: tuple[Line, ...] = (
 )
 
 
-class PlainScreen(Looks, Screen[None]):
-    """Screen for widgets that belong to no model."""
+class StartScreen(Helped):
+    """Reads a file, or offers some to choose from, and hands what was read to the app."""
 
-
-class StartApp(TerminalApp[object]):
-    """Read a file, or choose one; the app ends with what was read, with an error, or with None."""
-
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = bindings("start", START_ACTIONS)
 
-    class Done(Message):
-        """A file was read, or the error that stands for it."""
-
-        def __init__(self, path: Path, answer: object) -> None:
-            super().__init__()
-            self.path = path
-            self.answer = answer
-
-    class Offered(Message):
-        """The files to choose from."""
-
-        def __init__(self, files: Sequence[Known]) -> None:
-            super().__init__()
-            self.files = files
-
-    def __init__(self, read: Read, symbols: Symbols | None = None, *, path: Path | None = None, folder: Path | None = None) -> None:
+    def __init__(self, read: Read, path: Path | None = None, folder: Path | None = None) -> None:
         """`path` is read at once; else the files of a folder are offered, or those that were opened last."""
-        super().__init__(symbols)
+        super().__init__()
         self.read = read
         self.path = path
         self.folder = folder
         self.files: Sequence[Known] = ()
         self.reading: Path | None = None
-        self.failure: IrscopeError | None = None
-        """Why the file that was named cannot be opened."""
-        self.was_cancelled = False
         self.is_looking = False
         """True where the files to choose from are being looked for."""
+        self._refused: IrscopeError | None = None
+        """Why the file that was named cannot be opened."""
         self._progress: tuple[str, int, int | None] = ("reading", 0, None)
         self._began = 0.0
 
-    def get_default_screen(self) -> Screen[None]:
-        return PlainScreen()
+    @property
+    def failure(self) -> BaseException | None:
+        """Return why nothing is shown: the file that was named cannot be opened, or the user stopped what was read."""
+        return self._refused or (None if self.reading is None else KeyboardInterrupt())
+
+    @property
+    def symbols(self) -> Symbols:
+        """Return the signs of the terminal."""
+        found: Symbols = cast("Any", self.app).symbols
+        return found
 
     def compose(self) -> ComposeResult:
         with Vertical(id="files_pane", classes="pane") as pane:
@@ -133,32 +116,33 @@ class StartApp(TerminalApp[object]):
             from irscope.tui import picker
 
             try:
-                self._post(self.Offered(picker.known_files() if self.folder is None else picker.files_in(self.folder)))
+                self._later(self._offered, picker.known_files() if self.folder is None else picker.files_in(self.folder))
             except IrscopeError as error:  # such as damaged results of an audit
-                self._post(self.Done(self.folder or Path(), error))
+                self._later(self._failed, self.folder or Path(), error)
 
         self.call_after_refresh(self._beside, look)
 
-    async def on_start_app_offered(self, message: Offered) -> None:
+    async def _offered(self, files: Sequence[Known]) -> None:
         from irscope.tui.picker import files_table
         from irscope.tui.widgets.table import VirtualTable
 
-        self.is_looking, self.files = False, message.files
+        self.is_looking, self.files = False, files
         pane = self.query_one("#files_pane")
         pane.display = True
         table = VirtualTable(files_table(self.files, self.symbols, self.folder), id="files")
         await pane.mount(table)
         table.focus()
-        if self.reading is None and self.failure is None:
+        if self.reading is None and self._refused is None:
             self._say("Welcome", _WELCOME)
 
     def _beside(self, work: Callable[[], None]) -> None:
         # A daemon: leaving does not wait for a file that is being read.
         threading.Thread(target=work, daemon=True).start()
 
-    def _post(self, message: Message) -> None:
+    def _later(self, take: Callable[..., Any], *found: Any) -> None:
+        """Have what a thread has found taken by the screen."""
         if self.is_running:
-            self.post_message(message)
+            self.call_later(take, *found)
 
     @property
     def is_busy(self) -> bool:
@@ -179,14 +163,14 @@ class StartApp(TerminalApp[object]):
         def tell(what: str, done: int, total: int | None) -> None:
             self._progress = (what, done, total)
 
-        answer: object
         try:
-            answer = self.read(path, tell)
+            found = self.read(path, tell)
         except IrscopeError as error:
-            answer = error
+            self._later(self._failed, path, error)
         except BaseException as error:
-            answer = IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; please report it")
-        self._post(self.Done(path, answer))
+            self._later(self._failed, path, IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; please report it"))
+        else:
+            self._later(self._done, path, found)
 
     def show_progress(self) -> None:
         """Show the progress of reading."""
@@ -204,22 +188,26 @@ class StartApp(TerminalApp[object]):
             ]
             self._say("Reading", lines)
 
-    def on_start_app_done(self, message: Done) -> None:
-        if message.path != self.reading:
+    def _done(self, path: Path, found: Opened) -> None:
+        if path != self.reading:
             return  # somebody has cancelled it
         self.reading = None
-        if not isinstance(message.answer, IrscopeError):
-            if message.path.exists():  # a model by name is in no folder
-                from irscope.tui.picker import note_opened  # not at the top: it imports what reads models
+        if path.exists():  # a model by name is in no folder
+            from irscope.tui.picker import note_opened  # not at the top: it imports what reads models
 
-                note_opened(message.path)
-            self.exit(message.answer)
+            note_opened(path)
+        # The app's to do: this screen ends with it.
+        self.app.call_later(cast("Any", self.app).show_model, *found)
+
+    def _failed(self, path: Path, error: IrscopeError) -> None:
+        if path not in (self.reading, self.folder):
             return
-        if message.path == self.path:
-            self.failure = message.answer
-        lines = [*error_lines(message.answer, self.symbols)[1:], (), (Span("o opens another file, q leaves.", "faint"),)]
-        self._say(f"{self.symbols.clean(message.path.name)} cannot be opened", lines)
-        if not self.files:
+        self.reading, self.is_looking = None, False
+        if path in (self.path, self.folder):
+            self._refused = error
+        lines = [*error_lines(error, self.symbols)[1:], (), (Span("o opens another file, q leaves.", "faint"),)]
+        self._say(f"{self.symbols.clean(path.name)} cannot be opened", lines)
+        if not self.files and path != self.folder:
             self._offer()
 
     def _say(self, title: str, lines: Sequence[Line]) -> None:
@@ -242,29 +230,17 @@ class StartApp(TerminalApp[object]):
         if message.keep and text:
             self.open(Path(text).expanduser())
 
-    def action_help(self) -> None:
-        if isinstance(self.screen, TextDialog):
-            return
-        actions = (*START_ACTIONS, *actions_of("table", ACTIONS), *actions_of("prompt", ACTIONS))
-        lines: list[Line] = [(Span(f"  {', '.join(map(key_text, one.keys)):<22}", "name"), Span(one.help)) for one in actions]
-        self.push_screen(TextDialog("Keys", lines))
+    def help_lines(self) -> list[Line]:
+        everywhere = (one for one in actions_of("app", ACTIONS) if one.name not in ("commands", "reload"))
+        actions = (*START_ACTIONS, *everywhere, *actions_of("table", ACTIONS), *actions_of("prompt", ACTIONS))
+        return [(Span(f"  {', '.join(map(key_text, one.keys)):<22}", "name"), Span(one.help)) for one in actions]
 
     async def action_cancel(self) -> None:
         if self.reading is None or self.reading == self.path:
-            self._leave()
+            await self.app.action_quit()
         else:
             self.reading = None
             self._say("Welcome", _WELCOME)
-
-    async def action_quit(self) -> None:
-        self._leave()
-
-    async def action_stop(self) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        self.was_cancelled = self.reading is not None
-        self.exit(self.failure)
 
 
 def bar_text(share: float | None, seconds: float, symbols: Symbols) -> str:
@@ -275,14 +251,3 @@ def bar_text(share: float | None, seconds: float, symbols: Symbols) -> str:
         return full * filled + empty * (_BAR - filled)
     start = int(seconds / _REDRAW) % (_BAR - _SLIDE)
     return empty * start + full * _SLIDE + empty * (_BAR - start - _SLIDE)
-
-
-def opened(read: Read, path: Path | None = None, folder: Path | None = None) -> object:
-    """Return what a user opens: the file of the path, or one that is chosen; None for nothing. Raises why the named file cannot be read."""
-    app = StartApp(read, path=path, folder=folder)
-    found = app.finish()
-    if isinstance(found, IrscopeError):
-        raise found
-    if app.was_cancelled:
-        raise KeyboardInterrupt
-    return found

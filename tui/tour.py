@@ -87,7 +87,7 @@ def _said(app: IrscopeApp, word: str) -> list[Segment]:
     if not word or shown is None:
         return [Segment(" irscope tui ", Style(bold=True)), Segment(app.session.program.path)]
     key = {":": "colon", "?": "question_mark"}.get(word, word)
-    panes = [app.pane, shown.NAME, "screen", "app"] if shown is app.screen else []
+    panes = [shown.pane, shown.NAME, "screen", "app"] if shown is app.screen else []
     actions = [one for pane in panes for one in screen_actions([shown.NAME]) if one.pane == pane and key in one.keys]
     return [Segment(f" {key_text(word)} ", Style(bold=True, reverse=True)), Segment(f" {actions[0].help}" if actions else "")]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from irscope.cli.args import (
     add_model_arguments,
@@ -25,12 +25,14 @@ from irscope.cli.args import (
 )
 from irscope.errors import LoadError, UsageError
 from irscope.frontends.zoo.names import is_name
-from irscope.immutable import immutable
 from irscope.passkit.instruments import Instrument, PassEvent
 
 if TYPE_CHECKING:
     from irscope.recording import Recording
     from irscope.session import Model
+
+_Opened: TypeAlias = "tuple[Model | Sequence[object], str, Sequence[str] | None]"
+"""A model, or runs without one as the UI shows them; what to compare a model with; the options of a training step."""
 
 
 class Command:
@@ -78,10 +80,7 @@ class Command:
         if args.keys:
             raise UsageError("--keys are those of --record", hint='`irscope tui --record tour.svg --keys "2 W enter" MODEL`')
         named = args.model or "MODEL"
-        is_served = bool(os.environ.get("IRSCOPE_SERVED"))
-        if is_served:
-            os.environ["TEXTUAL_DRIVER"] = "irscope.tui.browser:OneDriver"
-        else:
+        if not os.environ.get("IRSCOPE_SERVED"):
             check_terminal(f"`irscope run {named}` prints the same answers as text, `irscope show {named}` the graph")
         if args.train and args.model is None:
             raise UsageError("--train needs a model", hint="`irscope tui --train torchvision:resnet50`, or a function: ./train.py:build")
@@ -90,12 +89,8 @@ class Command:
         _check_more(args)
         path, folder = _where(args)
         # By name: the UI is a layer above the command line, which only starts it. It is on the screen before what reads models is imported.
-        start = importlib.import_module("irscope.tui.start")
-        found = start.opened(partial(_read, args), path, folder)
-        if found is not None:
-            found.show()
-        if is_served:
-            importlib.import_module("irscope.tui.browser").say_end()
+        start = importlib.import_module("irscope.tui.start").StartScreen(partial(_read, args), path, folder)
+        importlib.import_module("irscope.tui.app").run_app(start)
         return 0
 
 
@@ -114,10 +109,8 @@ def _record(args: argparse.Namespace) -> int:
         for one in watching:
             one.progress(None, done, total, what)
 
-    found = _read(args, path, tell)
-    write_text(
-        Path(args.record), [importlib.import_module("irscope.tui.tour").moving_picture(found.what, args.keys, found.other, found.step)]
-    )
+    what, other, step = _read(args, path, tell)
+    write_text(Path(args.record), [importlib.import_module("irscope.tui.tour").moving_picture(what, args.keys, other, step)])
     return 0
 
 
@@ -148,22 +141,7 @@ def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
     return path, None
 
 
-@immutable(slots=False)
-class _Found:
-    """The model or runs that were read, and those to compare with."""
-
-    what: Model | Sequence[object]
-    """A model, or runs without one as the UI shows them."""
-    other: str = ""
-    step: Sequence[str] | None = None
-    """The options of a training step."""
-
-    def show(self) -> None:
-        """Show it until the user leaves."""
-        importlib.import_module("irscope.tui.app").run_app(self.what, self.other, self.step)
-
-
-def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | None], None]) -> _Found:
+def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | None], None]) -> _Opened:
     """Read a file, beside the screen that says how far that is."""
     from irscope.files import is_recording
     from irscope.frontends.files.snapshot import is_snapshot
@@ -173,13 +151,13 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
     is_named = args.model is not None and path == Path(args.model)
     other = args.other if is_named else ""
     if is_snapshot(path):
-        return _Found(_shown_runs([_explained(path, other)]))
+        return _shown_runs([_explained(path, other)]), "", None
     if is_recording(path):
         if args.train and is_named:
             raise UsageError(f"--train needs a model, and {path} is a recording", hint="`irscope tui RECORDING` shows it")
         if not other or is_recording(Path(other)):
             paths = (path, *map(Path, (other, *args.more) if other else ()))
-            return _Found(_shown_runs([read_recording(one) for one in paths]))
+            return _shown_runs([read_recording(one) for one in paths]), "", None
         path, other = Path(other), str(path)
     if args.train and is_named:
         tell("capturing the step", 0, None)
@@ -187,8 +165,8 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
     else:
         model = open_model(path, load_options(args), settings=opened_for(args), instruments=[_Telling(tell)], reproducers=True)
     tell("opening the screens", 0, None)
-    importlib.import_module("irscope.tui.app")
-    return _Found(model, other, step_words(args) if args.train and is_named else None)
+    importlib.import_module("irscope.tui.screen")
+    return model, other, step_words(args) if args.train and is_named else None
 
 
 def _explained(path: Path, other: str) -> Recording:
@@ -202,7 +180,6 @@ def _explained(path: Path, other: str) -> Recording:
 
 def _shown_runs(recordings: Sequence[Recording]) -> list[object]:
     """Recordings as the UI shows them: what makes no sense in them is said before there is a screen."""
-    importlib.import_module("irscope.tui.app")
     return list(map(importlib.import_module("irscope.tui.recording").run_of_recording, recordings))
 
 

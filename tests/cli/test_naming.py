@@ -167,13 +167,11 @@ def test_record_takes_a_function(here: Path, capsys: pytest.CaptureFixture[str])
 def test_the_tui_takes_every_kind(model: str, inputs: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     _stand_in(monkeypatch)
-    opened: list[irscope.Model] = []
     noted: list[Path] = []
-    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other, step: opened.append(model))
     monkeypatch.setattr("irscope.tui.picker.note_opened", noted.append)
-    start_headless(monkeypatch)
+    opened = start_headless(monkeypatch)
     assert main(["tui", model, *inputs.split()]) == 0
-    assert len(opened[0].graph.inputs) == 1
+    assert len(opened[0][0].graph.inputs) == 1
     assert noted == ([Path(model)] if model == "hub" else [])
 
 

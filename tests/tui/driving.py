@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.memory.run import ShownRun
-from irscope.tui.start import StartApp
+from irscope.tui.start import StartScreen
 from irscope.tui.text import UNICODE, Symbols
 from tests.tui.models import model
 
@@ -53,28 +53,38 @@ async def settle(app: IrscopeApp, pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def begun(app: StartApp, pilot: Pilot[Any]) -> None:
-    """Until the start has read what it was told to, and shows the files to choose from."""
+async def begun(app: IrscopeApp, pilot: Pilot[Any]) -> None:
+    """Until the start has read what it was told to, and shows the files to choose from or a model."""
     await pilot.pause()
-    while app.is_running and app.is_busy:
+    while app.is_running and isinstance(start := app.screen_stack[1], StartScreen) and start.is_busy:
         await asyncio.sleep(0.01)
         await pilot.pause()
     await pilot.pause()
 
 
-def start_headless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`irscope tui` begins without a terminal, and leaves where what it was told to read cannot be read."""
+def start_headless(monkeypatch: pytest.MonkeyPatch, steps: Steps | None = None, size: tuple[int, int] = SMALL) -> list[tuple[Any, Any]]:
+    """`irscope tui` begins without a terminal, does some steps, and leaves; returns what it opens, each with the options of a step."""
+    opened: list[tuple[Any, Any]] = []
+
+    async def show(app: IrscopeApp, shown: object, other: str = "", step: Sequence[str] | None = None) -> None:
+        opened.append((shown, step))
+        app.exit()
 
     async def leave(pilot: Pilot[Any]) -> None:
         app = pilot.app
-        assert isinstance(app, StartApp)
+        assert isinstance(app, IrscopeApp)
+        before = len(opened)
         await begun(app, pilot)
-        if app.return_value is None:
+        if steps is not None:
+            await steps(app, pilot)
+        if len(opened) == before:
             await pilot.press("q")
 
-    monkeypatch.setattr(StartApp, "run", lambda self: App.run(self, headless=True, size=SMALL, auto_pilot=leave))
+    monkeypatch.setattr(IrscopeApp, "show_model", show)
+    monkeypatch.setattr(IrscopeApp, "run", lambda self: App.run(self, headless=True, size=size, auto_pilot=leave))
     for stream in ("stdin", "stdout"):
         monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    return opened
 
 
 async def press(app: IrscopeApp, pilot: Pilot[None], *keys: str) -> None:

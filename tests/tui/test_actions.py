@@ -8,8 +8,8 @@ import pytest
 from textual.binding import Binding
 
 from irscope.tui.actions import ACTIONS, PANE_TITLES, SCREENS, Action, actions_of, app_actions, bindings
-from irscope.tui.app import IrscopeApp, help_lines
-from irscope.tui.screen import ModelScreen, pane_titles, screen_actions, screen_class
+from irscope.tui.app import IrscopeApp
+from irscope.tui.screen import ModelScreen, help_lines, pane_titles, screen_actions, screen_class
 from irscope.tui.text import ASCII, UNICODE, text_of
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import DetailPane, PromptLine

@@ -304,7 +304,7 @@ def test_a_pass_that_raises_leaves_the_rest_alone() -> None:
 async def test_stale_answers_change_nothing(app: IrscopeApp, pilot: Pilot[None]) -> None:
     names = app.browse.results.names
     old = Session(model(TWO_LAYERS), UNICODE)
-    app.post_message(IrscopeApp.Answered(old, Request("names", nothing_at_all, app.session._take, print), Names({})))  # type: ignore[arg-type]
+    app.take_answer(old, Request("names", nothing_at_all, app.session._take, print), Names({}))  # type: ignore[arg-type]
     app.post_message(IrscopeApp.Progressed(old, "old progress"))
     await pilot.pause()
     assert app.browse.results.names is names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -38,11 +37,11 @@ from irscope.tools.explain import explain_file
 from irscope.tools.explain.recorded import recording_of_history
 from irscope.tools.simulation_files import table_said
 from irscope.tui.app import IrscopeApp
-from irscope.tui.memory.run import RunMemory, ShownRun
+from irscope.tui.memory.run import RunMemory
 from irscope.tui.memory.views import StepStack
 from irscope.tui.picker import read_recent
 from irscope.tui.recording import run_of_recording
-from irscope.tui.start import StartApp
+from irscope.tui.start import StartScreen
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import Prompt
@@ -114,7 +113,7 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
     await pilot.pause()
 
 
-def shown(app: IrscopeApp | StartApp) -> str:
+def shown(app: IrscopeApp) -> str:
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
@@ -281,26 +280,25 @@ def test_the_command_and_the_start_open_a_recording(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path / "home"))
     path = tmp_path / "run.jsonl"
     write_recording(path, SIMULATED)
-    opened: list[list[ShownRun]] = []
-    monkeypatch.setattr("irscope.tui.app.run_app", lambda shown, other, step: opened.append(shown))
-    start_headless(monkeypatch)
+    opened = start_headless(monkeypatch)
     assert main(["tui", str(path)]) == 0
-    assert [run.path for run in opened[0]] == [str(path)]
-    again = opened[0][0].again
-    assert again is not None and again().summary == opened[0][0].summary
+    ((run,),) = (shown for shown, _ in opened)
+    assert run.path == str(path) and run.again().summary == run.summary
     assert read_recent() == [path]
     assert main(["tui", "--train", str(path)]) == 2
 
-    async def run() -> object:
-        app = StartApp(lambda path, tell: read_recording(path), UNICODE)
+    async def choose() -> None:
+        app = IrscopeApp(StartScreen(lambda path, tell: ([run_of_recording(read_recording(path))], "", None)), UNICODE)
         async with app.run_test(size=(80, 24)) as pilot:
             await begun(app, pilot)
-            assert "run.jsonl" in shown(app)
+            assert "run.jsonl" in driving.screen_text(app)
             await pilot.press("enter")
             await begun(app, pilot)
-        return app.return_value
+            assert "Memory requested in" in driving.screen_text(app)
 
-    assert asyncio.run(run()) == read_recording(path)
+    monkeypatch.undo()
+    monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path / "home"))
+    asyncio.run(choose())
 
 
 def in_phases(rank: int = 0) -> Recording:
@@ -396,13 +394,9 @@ def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytes
     for rank, path in enumerate(paths):
         write_recording(path, in_phases(rank))
         assert read_recording(path).events == in_phases(rank).events
-    opened: list[list[ShownRun]] = []
-    monkeypatch.setattr("irscope.tui.app.run_app", lambda shown, other, step: opened.append(shown))
-    monkeypatch.setattr("irscope.tui.start.opened", lambda read, path, folder: read(path, lambda *_: None))
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: True)
+    opened = start_headless(monkeypatch)
     assert main(["tui", *map(str, paths)]) == 0
-    assert [one.path for one in opened[0]] == [str(path) for path in paths]
+    assert [[one.path for one in shown] for shown, _ in opened] == [[str(path) for path in paths]]
     other = tmp_path / "model.irs"
     other.write_text("irscope 1\n")
     assert main(["tui", *map(str, paths), str(other)]) == 2

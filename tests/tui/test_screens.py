@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from irscope.tui.actions import SCREEN_QUESTIONS, SCREENS, ScreenRecord, key_text
-from irscope.tui.app import IrscopeApp, help_lines
-from irscope.tui.screen import ModelScreen, screen_actions
+from irscope.tui.app import IrscopeApp
+from irscope.tui.screen import ModelScreen, help_lines, screen_actions
 from irscope.tui.text import ASCII, PARTS, UNICODE, text_of
 from irscope.tui.widgets.charts import StackPane
 from irscope.tui.widgets.dialogs import TextDialog

@@ -9,23 +9,23 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from textual.app import App
 from textual.pilot import Pilot
 
 from irscope.cli.main import main
 from irscope.session import Model, open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.picker import files_in, note_opened, read_recent, samples
-from irscope.tui.start import START_ACTIONS, StartApp, Tell
+from irscope.tui.start import START_ACTIONS, Opened, StartScreen, Tell
 from irscope.tui.text import ASCII, UNICODE, Symbols
 from irscope.tui.widgets.dialogs import TextDialog
-from tests.tui.driving import begun, start_headless
+from tests.tui.driving import LARGE, begun, start_headless
 from tests.tui.models import TWO_LAYERS
 from tests.tui.test_app import drive, screen_text, settle
 
-Steps = Callable[[StartApp, Pilot[Model]], Awaitable[None]]
+Steps = Callable[[IrscopeApp, Pilot[Any]], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
@@ -34,37 +34,32 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def start(steps: Steps, *, size: tuple[int, int] = (80, 24), symbols: Symbols = UNICODE) -> Model | None:
-    """Run the app until the steps are done; what it returns."""
+    """Run the app until the steps are done; the model that it shows then."""
 
     async def run() -> Model | None:
-        app = StartApp(lambda path, tell: open_model(path), symbols)
+        app = IrscopeApp(StartScreen(lambda path, tell: (open_model(path), "", None)), symbols)
         async with app.run_test(size=size) as pilot:
             await begun(app, pilot)
             await steps(app, pilot)
-        assert app.return_value is None or isinstance(app.return_value, Model)
-        return app.return_value
+            assert app.return_value is None
+            return None if app.model_screen is None else app.session.model
 
     return asyncio.run(run())
 
 
-async def press(app: StartApp, pilot: Pilot[Model], *keys: str) -> None:
+async def press(app: IrscopeApp, pilot: Pilot[Any], *keys: str) -> None:
     await pilot.press(*keys)
-    if isinstance(app, StartApp):
-        await begun(app, pilot)
-    else:
+    await begun(app, pilot)
+    if app.model_screen is not None:
         await settle(app, pilot)
-
-
-def shown(app: StartApp) -> str:
-    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 def test_recent_files_and_samples_are_offered(tmp_path: Path, size: tuple[int, int]) -> None:
     note_opened(tmp_path / "mine.onnx")
 
-    async def steps(app: StartApp, pilot: Pilot[Model]) -> None:
-        text = shown(app)
+    async def steps(app: IrscopeApp, pilot: Pilot[Any]) -> None:
+        text = screen_text(app)
         for part in ("mine.onnx", "gone", *(path.name for path in samples()), "Recent files and samples", "press o"):
             assert part in text
 
@@ -72,7 +67,7 @@ def test_recent_files_and_samples_are_offered(tmp_path: Path, size: tuple[int, i
 
 
 def test_enter_opens_the_selected_file() -> None:
-    async def steps(app: StartApp, pilot: Pilot[Model]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[Any]) -> None:
         await press(app, pilot, "down", "enter")
 
     opened = start(steps)
@@ -85,7 +80,7 @@ def test_a_path_that_is_typed_is_opened_and_remembered(tmp_path: Path) -> None:
     file = tmp_path / "two.irs"
     file.write_text(TWO_LAYERS)
 
-    async def steps(app: StartApp, pilot: Pilot[Model]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[Any]) -> None:
         await press(app, pilot, "o", "escape", "o", *str(file).replace("/", "\0").replace("\0", "/"), "enter")
 
     opened = start(steps)
@@ -109,10 +104,10 @@ def test_a_file_that_cannot_be_opened_is_explained_and_another_can_be_chosen(
         (tmp_path / name).write_bytes(content)
     note_opened(tmp_path / name)
 
-    async def steps(app: StartApp, pilot: Pilot[Model]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[Any]) -> None:
         await press(app, pilot, "enter")
         assert app.is_running
-        text = shown(app)
+        text = screen_text(app)
         assert f"{name} cannot be opened" in text
         for part in parts:
             assert part in text
@@ -125,31 +120,31 @@ def test_a_file_that_cannot_be_opened_is_explained_and_another_can_be_chosen(
 
 @pytest.mark.parametrize("keys", [["q"], ["ctrl+c"], ["escape"], ["o", "x", "ctrl+c"], ["question_mark", "ctrl+c"]])
 def test_leaving_opens_nothing(keys: list[str]) -> None:
-    async def steps(app: StartApp, pilot: Pilot[Model]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[Any]) -> None:
         await pilot.press(*keys)
 
     assert start(steps) is None
 
 
 def test_help_lists_every_key() -> None:
-    async def steps(app: StartApp, pilot: Pilot[Model]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[Any]) -> None:
         await press(app, pilot, "question_mark")
         assert isinstance(app.screen, TextDialog)
-        text = shown(app)
+        text = screen_text(app)
         assert all(action.help in text for action in START_ACTIONS)
 
     start(steps, size=(120, 40))
 
 
 def test_every_action_of_the_start_has_a_handler() -> None:
-    assert all(hasattr(StartApp, f"action_{action.name}") for action in START_ACTIONS)
+    assert all(hasattr(StartScreen, f"action_{action.name}") for action in START_ACTIONS)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (20, 5), (79, 15)])
 def test_it_works_at_any_size_in_plain_ascii(size: tuple[int, int]) -> None:
-    async def steps(app: StartApp, pilot: Pilot[Model]) -> None:
+    async def steps(app: IrscopeApp, pilot: Pilot[Any]) -> None:
         await pilot.press("down", "up", "end")
-        assert all(character.isprintable() or character == "\n" for character in shown(app))
+        assert all(character.isprintable() or character == "\n" for character in screen_text(app))
 
     start(steps, size=size, symbols=ASCII)
 
@@ -192,34 +187,36 @@ def test_what_is_read_is_on_the_screen_at_once_and_can_be_cancelled(tmp_path: Pa
     """Reading takes as long as it likes: the name, a bar and the key that cancels are there before it, and keys work."""
     going_on, told = threading.Event(), threading.Event()
 
-    def read(path: Path, tell: Tell) -> Model:
+    def read(path: Path, tell: Tell) -> Opened:
         tell("annotate: types", 30, 60)
         told.set()
         going_on.wait(30)
-        return open_model(path)
+        return open_model(path), "", None
 
-    async def run(key: str, symbols: Symbols, path: Path | None) -> StartApp:
-        app = StartApp(read, symbols, path=path)
+    async def run(key: str, symbols: Symbols, path: Path | None) -> bool:
+        """Whether it ends as one that was stopped."""
+        start = StartScreen(read, path=path)
+        app = IrscopeApp(start, symbols)
         async with app.run_test(size=(80, 24)) as pilot:
             if path is None:
                 await begun(app, pilot)
                 await pilot.press("enter")
             await asyncio.to_thread(told.wait, 30)
-            app.show_progress()
+            start.show_progress()
             await pilot.pause()
-            text = shown(app)
+            text = screen_text(app)
             for part in ("Reading", samples()[0].name, "annotate: types 50%", "esc cancels", ("#" if symbols is ASCII else "█") * 20):
                 assert part in text
             await pilot.press(key)
             if path is None:
-                assert app.is_running and not app.is_busy and "Welcome" in shown(app)
+                assert app.is_running and not start.is_busy and "Welcome" in screen_text(app)
         told.clear()
-        return app
+        return isinstance(app.return_value, KeyboardInterrupt)
 
     try:
-        assert asyncio.run(run("escape", UNICODE, samples()[0])).was_cancelled
-        assert asyncio.run(run("ctrl+c", ASCII, samples()[0])).was_cancelled
-        assert not asyncio.run(run("escape", UNICODE, None)).was_cancelled
+        assert asyncio.run(run("escape", UNICODE, samples()[0]))
+        assert asyncio.run(run("ctrl+c", ASCII, samples()[0]))
+        assert not asyncio.run(run("escape", UNICODE, None))
     finally:
         going_on.set()
 
@@ -236,22 +233,16 @@ def test_a_folder_offers_the_models_in_it(tmp_path: Path, monkeypatch: pytest.Mo
         ("c.irs", "irs"),
         ("hub", "hub folder"),
     ]
-    chosen: list[Model] = []
-    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other, step: chosen.append(model))
 
-    async def pick(pilot: Pilot[object]) -> None:
-        app = pilot.app
-        assert isinstance(app, StartApp)
-        await begun(app, pilot)
-        text = shown(app)
+    async def pick(app: IrscopeApp, pilot: Pilot[Any]) -> None:
+        text = screen_text(app)
         assert "Models in" in text and all(name in text for name in ("a.irs", "b.irs", "c.irs", "hub folder"))
         await pilot.press("down", "enter")
         await begun(app, pilot)
 
-    start_headless(monkeypatch)
-    monkeypatch.setattr(StartApp, "run", lambda self: App.run(self, headless=True, size=(120, 40), auto_pilot=pick))
+    chosen = start_headless(monkeypatch, pick, LARGE)
     assert main(["tui", str(tmp_path)]) == 0
-    assert [Path(one.program.path).name for one in chosen] == ["b.irs"]
+    assert [Path(one.program.path).name for one, _ in chosen] == ["b.irs"]
 
 
 def test_the_results_of_an_audit_are_a_list_to_open_models_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,32 +250,23 @@ def test_the_results_of_an_audit_are_a_list_to_open_models_from(tmp_path: Path, 
     for name, text in (("a.irs", TWO_LAYERS), ("b.irs", TWO_LAYERS + "\n"), ("cut.irs", "irscope 1\ngraph")):
         (tmp_path / name).write_text(text)
     assert main(["audit", str(tmp_path), "-o", str(tmp_path / "results"), "--jobs", "1", "-q"]) == 5
-    chosen: list[Model] = []
-    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other, step: chosen.append(model))
 
-    async def pick(pilot: Pilot[object]) -> None:
-        app = pilot.app
-        assert isinstance(app, StartApp)
-        await begun(app, pilot)
-        while not app.query("#files"):
-            await pilot.pause()
-        await pilot.pause()
-        text = shown(app)
+    async def pick(app: IrscopeApp, pilot: Pilot[Any]) -> None:
+        text = screen_text(app)
         assert all(word in text for word in ("a.irs", "b.irs", "cut.irs", "fits", "failed", "verdict"))
         await pilot.press("down", "enter")
         await begun(app, pilot)
 
-    start_headless(monkeypatch)
-    monkeypatch.setattr(StartApp, "run", lambda self: App.run(self, headless=True, size=(120, 40), auto_pilot=pick))
+    chosen = start_headless(monkeypatch, pick, LARGE)
     assert main(["tui", str(tmp_path / "results")]) == 0
-    assert [Path(one.program.path).name for one in chosen] == ["b.irs"]
+    assert [Path(one.program.path).name for one, _ in chosen] == ["b.irs"]
 
 
 def test_the_first_screen_waits_for_nothing_that_reads_models() -> None:
     """What is imported before the first paint is Textual and little more."""
-    code = "import sys, irscope.cli.tui, irscope.tui.start; print(*(one for one in sys.modules if one.startswith(('numpy', 'irscope'))))"
+    code = "import sys, irscope.cli.tui, irscope.tui.app; print(*(one for one in sys.modules if one.startswith(('numpy', 'irscope'))))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    for heavy in ("numpy", "irscope.session", "irscope.frontends.load", "irscope.tui.app", "irscope.ops.registry", "irscope.passes"):
+    for heavy in ("numpy", "irscope.session", "irscope.frontends.load", "irscope.tui.screen", "irscope.ops.registry", "irscope.passes"):
         assert heavy not in loaded
 
 

@@ -241,11 +241,10 @@ def test_a_step_that_was_opened_by_name_says_its_sizes(tmp_path: Path, monkeypat
         "import torch\n\n\ndef build(batch=8):\n    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()), "
         "(torch.zeros(batch, 4),)\n"
     )
-    start_headless(monkeypatch)
-    found: list[tuple[Model, list[str]]] = []
-    monkeypatch.setattr("irscope.tui.app.run_app", lambda model, other, step: found.append((model, step)))
+    found = start_headless(monkeypatch)
     assert main(["tui", "--train", f"{script}:build", "--bind", "batch=3", "--optimizer", "adamw", "--no-cache"]) == 0
     opened, step = found[0]
+    monkeypatch.undo()
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         for size in (SMALL, LARGE):

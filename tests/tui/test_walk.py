@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from irscope.session import Model, open_model
+from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
-from irscope.tui.start import StartApp
+from irscope.tui.start import StartScreen
 from irscope.tui.text import UNICODE
 from tests.tui.driving import begun, press, screen_text, settle
 
@@ -20,38 +20,24 @@ def words(text: str) -> str:
     return re.sub(r"[\s│┃┌┐└┘─━┏┓┗┛╭╮╰╯]+", " ", text)
 
 
-def chosen(size: tuple[int, int]) -> Model | None:
-    """What the start leads to: its screen says to press enter on a file, and which keys answer what afterwards."""
-
-    async def run() -> Model | None:
-        app = StartApp(lambda path, tell: open_model(path), UNICODE)
-        async with app.run_test(size=size) as pilot:
-            await begun(app, pilot)
-            shown = words("\n".join(strip.text for strip in app.screen._compositor.render_strips()))
-            for hint in ("Choose a file above with the arrow keys and enter", "sample", "image-network.irs"):
-                assert hint in shown
-            if size[1] >= 30:
-                for hint in ("2, then p What is alive there, and why?", "4 Which layer costs most?", "c, then batch=32"):
-                    assert hint in shown
-            await pilot.press("enter")
-            await begun(app, pilot)
-        found = app.return_value
-        assert isinstance(found, Model)
-        return found
-
-    return asyncio.run(run())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_four_questions_in_two_minutes(size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path))
-    opened = chosen(size)
-    assert opened is not None
 
     async def run() -> None:
-        app = IrscopeApp(opened, UNICODE)
+        app = IrscopeApp(StartScreen(lambda path, tell: (open_model(path), "", None)), UNICODE)
         async with app.run_test(size=size) as pilot:
+            await begun(app, pilot)
+            # The start says to press enter on a file, and which keys answer what afterwards.
+            start = words(screen_text(app))
+            for hint in ("Choose a file above with the arrow keys and enter", "sample", "image-network.irs"):
+                assert hint in start
+            if size[1] >= 30:
+                for hint in ("2, then p What is alive there, and why?", "4 Which layer costs most?", "c, then batch=32"):
+                    assert hint in start
+            await pilot.press("enter")
+            await begun(app, pilot)
             await settle(app, pilot)
             # The first line says what the numbers are for, the second has the peak: those of the card, which is for the same device.
             first = words(screen_text(app))

@@ -15,13 +15,14 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import var
+from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from irscope.report.printable import display_width
-from irscope.tui.actions import bindings
+from irscope.tui.actions import QUESTIONS, bindings
 from irscope.tui.text import ROLES, Line, Span, wrap
 
 # ----------------------------------------------------------------------------------------------------
@@ -35,6 +36,19 @@ class Looks(Widget):
     """A screen over which widgets are painted: the style sheet gives each role a look as `.role--<name>`, once for all of them."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"role--{role}" for role in ROLES} | {"row--selected", "row--unfocused"}
+
+
+class Helped(Looks, Screen[None]):
+    """A screen that says which keys it has."""
+
+    def help_lines(self) -> list[Line]:
+        """Return the text of the help window."""
+        raise NotImplementedError
+
+
+def question_lines(questions: Sequence[tuple[str, str]] = QUESTIONS) -> list[Line]:
+    """Return a line for each question with the keys that answer it."""
+    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in questions]
 
 
 class Painted(Widget):
