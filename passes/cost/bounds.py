@@ -282,7 +282,7 @@ class Bounder:
         if products:
             filters = [self.types.type_of(value).shape if value is not None else None for value in node.inputs[1:3]]
             products = round((products - min(int_or_zero(cost.masked), products)) / saved(find_op(node.op), filters, node.attrs))
-            if self.is_fused and any(_is_dequantized(value) for value in node.inputs):
+            if self.is_fused and any(is_dequantized(value) for value in node.inputs):
                 name = "i8"
         rate = self.rates.product(name, kernel) if products else None
         arithmetic = products / rate[1].hi if rate is not None else 0.0
@@ -386,7 +386,7 @@ def saved(spec: OpSpec | None, filters: Sequence[Sequence[Dim] | None], attrs: M
     return math.prod(_WINOGRAD * taps / (_WINOGRAD + taps - 1) for taps in sizes[2:] if isinstance(taps, int) and taps > 1)
 
 
-def _is_dequantized(value: Value | None) -> bool:
+def is_dequantized(value: Value | None) -> bool:
     """Return whether a value stands for integers, with which a runtime may compute instead."""
     spec = find_op(value.node.op) if value is not None and value.node is not None else None
     return spec is not None and spec.family is Family.QUANTIZATION

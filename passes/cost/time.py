@@ -15,15 +15,16 @@ from irscope.immutable import immutable
 from irscope.ir.bind import type_binder
 from irscope.ir.dims import bind, int_or_zero
 from irscope.ir.graph import Facet, Graph, Node, Value
+from irscope.ir.program import Program
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
-from irscope.passes.cost.bounds import COMPUTE, FREE, LAUNCH, MEMORY, Bounds
+from irscope.passes.cost.bounds import COMPUTE, FREE, LAUNCH, MEMORY, Bounds, is_dequantized
 from irscope.passes.cost.bounds import UNKNOWN as BOUND_UNKNOWN
 from irscope.passes.cost.clock import MODELS_TAKE, Clock, Work, clock_of, constants, missing_figure
 from irscope.passes.cost.count import Certainty, Entry, NodeCosts
 from irscope.passes.cost.kernels import HOST_ONLY, Kernel, KernelClass, Use, kernel_of
-from irscope.passes.cost.roofline import Roofline
+from irscope.passes.cost.roofline import Roofline, is_fused
 from irscope.passes.graph.alias import Alias, Aliases
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
@@ -35,6 +36,7 @@ from irscope.report.values import Provenance, Quantity
 
 _MEANING: Final = "90 % of real times lie within the interval; docs/time.md says how that was checked"
 HOST, UNKNOWN = "host", "unknown"
+_INTEGER = "sessions run integer kernels in its place, --ort-level all predicts which"
 
 
 @immutable(slots=False)
@@ -121,9 +123,13 @@ class Timing:
 class Timer:
     """Times nodes in the order in which they run; what stays in the cache between two of them is read from there."""
 
-    def __init__(self, clock: Clock, types: Inferred, aliases: Aliases, sizes: Mapping[str, int] | None = None) -> None:
-        """`sizes` are those of symbols."""
+    def __init__(
+        self, clock: Clock, types: Inferred, aliases: Aliases, sizes: Mapping[str, int] | None = None, *, fuses: bool = False
+    ) -> None:
+        """`sizes` are those of symbols; `fuses` where the runtime may put integer kernels in the place of products between
+        dequantisation and quantisation, so that their time is not that of the nodes."""
         self.clock = clock
+        self.fuses = fuses
         self.sizes = sizes or {}
         self._bound = type_binder(self.sizes) if self.sizes else None
         self.types = types
@@ -159,8 +165,9 @@ class Timer:
         is_view = entry.certainty is Certainty.FREE and self._shares(node)
         operands = [None if value is None else self._type(value) for value in node.inputs]
         results = [self._type(value) for value in node.outputs]
+        is_integer = self.fuses and bool(entry.cost.matmul) and any(map(is_dequantized, node.inputs))
         # Like nodes may still have operands that lie differently.
-        key = (id(kind), is_view, *operands, None, *results)
+        key = (id(kind), is_view, is_integer, *operands, None, *results)
         known = self._known.get(key) if kind is not None else None
         if known is not None:
             return known[1]
@@ -172,7 +179,8 @@ class Timer:
             is_view,
             float(int_or_zero(bind(entry.cost.matmul, self.sizes))),
         )
-        found = kernel_of(use) if entry.certainty is not Certainty.UNKNOWN or plays(node, OpRole.GENERATED) else None
+        is_known = not is_integer and (entry.certainty is not Certainty.UNKNOWN or plays(node, OpRole.GENERATED))
+        found = kernel_of(use) if is_known else None
         if kind is not None:
             self._known[key] = kind, found
         return found
@@ -248,6 +256,11 @@ def queued(
     return result
 
 
+def _may_fuse(program: Program, device: DeviceProfile) -> bool:
+    """Return whether the runtime's optimisations, which the nodes do not show, have integer kernels: ONNX Runtime's are for processors."""
+    return is_fused(program) and not program.traits.is_session and device.kind == "cpu"
+
+
 @dataclass(frozen=True)
 class Time(Analysis[Timing]):
     """Predict how long a run takes on a device, node by node, with the interval in which nine of ten real times lie."""
@@ -268,7 +281,8 @@ class Time(Analysis[Timing]):
         if timing.unknown:
             first = timing.unknown[0].node
             message = f"the time of {first.op} is unknown and counts as nothing, so the interval has no upper end"
-            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message, first.name, count=len(timing.unknown)), about="time")
+            hint = _INTEGER if any(map(is_dequantized, first.inputs)) else ""
+            ctx.sink.add(Diagnostic(Severity.WARNING, "IRS424", message, first.name, hint=hint, count=len(timing.unknown)), about="time")
         return timing
 
     def at(self, graph: Graph, ctx: PassContext, sizes: Mapping[str, int] | None = None, bounds: Bounds | None = None) -> Timing:
@@ -284,7 +298,8 @@ class Time(Analysis[Timing]):
         kinds: Iterable[object] = types.kinds_of(graph)
         if len(entries) != len(graph):  # bodies of loops and branches have their nodes among the entries
             kinds = [None] * len(entries)
-        timer, roofline = Timer(clock, types, aliases, sizes), Roofline(device=self.device)
+        timer = Timer(clock, types, aliases, sizes, fuses=_may_fuse(ctx.program, device))
+        roofline = Roofline(device=self.device)
         if bounds is None:
             bounds = ctx.get(roofline) if sizes is None else roofline.at(ctx, sizes)
         if device.calibrated:

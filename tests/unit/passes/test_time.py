@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from irscope.ir.parser import parse_program
-from irscope.ir.program import Program
+from irscope.ir.program import ONNX, Program
 from irscope.passes.cost.clock import STEPPED, KernelClass, constants, names_of
 from irscope.passes.cost.kernels import MATRIX
 from irscope.passes.cost.roofline import Roofline
@@ -161,6 +161,18 @@ def test_products_of_quantised_operands_have_no_class_and_no_upper_end() -> None
     body = "%y: u8[64,64] = quant.qgemm(%x, %a, %az, %w, %b, %bz, _, %c, %cz)\nreturn %y"
     found = timing(program(body, f"input %x: u8[64,512]\ninput %w: u8[512,64]\n{scales}"), "xeon-8480")
     assert classes(found) == ["?"] and found.high == math.inf
+
+
+def test_products_between_dequantisation_are_integer_kernels_of_a_session_on_a_processor() -> None:
+    inputs = "input %x: f32[64,512]\ninput %w: i8[512,64]\ninput %s: f32[]\ninput %z: i8[]"
+    body = "%d: f32[512,64] = quant.dequantize(%w, %s, %z)\n%y: f32[64,64] = math.matmul(%x, %d)\nreturn %y"
+    made = program(body, inputs)
+    assert math.isfinite(timing(made, "xeon-8480").high or math.inf)
+    made.traits = ONNX
+    assert [one.node.op for one in timing(made, "xeon-8480").unknown] == ["math.matmul"]
+    assert not timing(made, "l4").unknown  # CUDA's kernels take floats
+    made.traits = replace(ONNX, is_session=True)
+    assert not timing(made, "xeon-8480").unknown
 
 
 def test_a_device_without_bandwidth_has_no_time_and_says_why(tmp_path: Path) -> None:
