@@ -71,7 +71,7 @@ def test_fusion(name: str, level: Level, tmp_path: Path) -> None:
     assert weights(found) == weights(wanted)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "reshapes" in name])
+@pytest.mark.parametrize("name", [name for name in CASES if "reshapes" in name or name.startswith("basic-")])
 def test_level_1(name: str, tmp_path: Path) -> None:
     """Operators alone: a file that level 1 leaves as it is is saved in another order."""
     source = model(name, CASES[name])

@@ -246,7 +246,7 @@ def fuse_conv_add(graph: OrtGraph, node: OrtNode) -> bool:
     filters, added = graph.constant(node.input(1)), graph.constant(following.input(1))
     assert filters is not None
     assert added is not None
-    if len(filters.shape) < 4 or not _channel_axis(added.shape, len(filters.shape), filters.shape[0]):
+    if len(filters.shape) < 3 or not _channel_axis(added.shape, len(filters.shape), filters.shape[0]):
         return False
     bias = graph.new_name(f"ConvAddFusion_Add_B_{following.input(1)}")
     graph.add_weight(bias, None, tensor(filters.dtype, filters.shape[:1]))
@@ -264,7 +264,7 @@ def fuse_conv_mul(graph: OrtGraph, node: OrtNode) -> bool:
     filters, factor = graph.constant(node.input(1)), graph.constant(following.input(1))
     assert filters is not None
     assert factor is not None
-    if len(filters.shape) < 4 or (factor.shape and not _channel_axis(factor.shape, len(filters.shape), filters.shape[0])):
+    if len(filters.shape) < 3 or (factor.shape and not _channel_axis(factor.shape, len(filters.shape), filters.shape[0])):
         return False
     _scaled(graph, node, "ConvMulFusion")
     _take_over(graph, node, following)

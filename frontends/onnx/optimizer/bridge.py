@@ -434,7 +434,7 @@ class Bridge:
         target.sparse_initializer.extend(source.sparse_initializer)
         kept = {node.outputs[0] for node in graph if node.outputs}
         target.value_info.extend(info for info in source.value_info if info.name in kept)
-        target.value_info.extend(_info(graph, name, graph.known.get(name)) for name in sorted(graph.singles & kept))
+        target.value_info.extend(_info(graph, name, graph.known.get(name)) for name in sorted(graph.shaped & kept))
         called = dict(outer)
         for name, weight in graph.weights.items():
             called.pop(name, None)

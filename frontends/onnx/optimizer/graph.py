@@ -190,8 +190,8 @@ class OrtGraph:
         """Names whose types the file declares."""
         self.known: dict[str, tuple[Size, ...] | None] = {}
         """Shapes of values as ONNX Runtime knows them, which is less than their types tell."""
-        self.singles: set[str] = set()
-        """New values that have the shape of one in half precision, so that ONNX Runtime knows names of sizes that it would not infer."""
+        self.shaped: set[str] = set()
+        """New values that ONNX Runtime gives the shape of another, so that it knows names of sizes that it would not infer."""
         self.infer: Callable[[OrtGraph], None] | None = None
         """Brings them up to date, after every change."""
         self.constant_inputs = False

@@ -181,7 +181,7 @@ def _new_single(graph: OrtGraph, name: str) -> str:
     type_ = graph.type_of(name)
     graph.types[single] = tensor(DType.F32, type_.shape if isinstance(type_, TensorType) else None)
     graph.known[single] = graph.known.get(name)
-    graph.singles.add(single)
+    graph.shaped.add(single)
     return single
 
 

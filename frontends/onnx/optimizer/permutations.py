@@ -70,6 +70,16 @@ def add_single(
     return graph.add_node(op, inputs, [result], attrs, domain, name, like.provider)
 
 
+def copy_shape(graph: OrtGraph, source: str, target: str, perm: Sequence[int]) -> None:
+    """Let ONNX Runtime know a new value by the shape of another, permuted: it copies what a file declares
+    (ApiGraph::CopyValueInfo and ApiValueInfo::PermuteDims in core/optimizer/transpose_optimization/ort_optimizer_api_impl.cc), with names
+    of sizes that it would not infer."""
+    shape = graph.shape(source) if source in graph.known or source in graph.inputs else None
+    if shape is not None and len(shape) == len(perm):
+        graph.known[target] = tuple([shape[axis] for axis in perm])
+        graph.shaped.add(target)
+
+
 def replace_all(graph: OrtGraph, old: str, new: str, but: OrtNode | None = None) -> None:
     """Let all that read a value read another, apart from one node."""
     for reader in graph.readers(old):

@@ -19,6 +19,7 @@ from irscope.frontends.onnx.optimizer.permutations import (
     axes_from_front,
     axes_of,
     composed,
+    copy_shape,
     dequantized,
     dequantized_constant,
     fold_undone,
@@ -91,6 +92,7 @@ def transpose_input(graph: OrtGraph, node: OrtNode, place: int, perm: Perm) -> N
             graph.set_input(node, place, reader.outputs[0])
             return
     new = add_single(graph, node, "Transpose", [name], {"perm": perm}, permuted(graph.type_of(name), perm))
+    copy_shape(graph, name, new.outputs[0], perm)
     graph.set_input(node, place, new.outputs[0])
     before = dequantized(graph, name)
     if before is not None:
@@ -155,6 +157,7 @@ def _merge_with_earlier(graph: OrtGraph, node: OrtNode, place: int, name: str, p
     elif before is None:
         type_ = permuted(graph.type_of(name), perm)
         both = add_single(graph, node, "Transpose", [made.input(0)], {"perm": composed(earlier, perm)}, type_)
+        copy_shape(graph, name, both.outputs[0], perm)
         graph.set_input(node, place, both.outputs[0])
     else:
         return False
@@ -174,6 +177,7 @@ def transpose_output(graph: OrtGraph, node: OrtNode, place: int, perm: Perm) -> 
     behind = add_single(graph, node, "Transpose", [""], {"perm": perm}, type_)
     move_output(graph, node, place, behind)
     graph.types[node.outputs[place]] = permuted(type_, inverted(perm))
+    copy_shape(graph, name, node.outputs[place], inverted(perm))
     graph.set_input(behind, 0, node.outputs[place])
     return name
 
