@@ -31,6 +31,7 @@ from irscope.passes.ort.plan import (
     Launches,
     LoopSteps,
     OrtFigures,
+    ScanSteps,
     Session,
     kernel_of,
     op_type,
@@ -51,6 +52,8 @@ _IF: Final = "If"
 _LOOP: Final = "Loop"
 _SCAN: Final = "Scan"
 _IDENTITY: Final = "Identity"
+_EXTRACTOR: Final = "ArrayFeatureExtractor"
+"""The one operator of ai.onnx.ml that has its values as an operand, not as an attribute."""
 _SETTLED: Final = 3
 """Steps of a loop after which each further one takes what the one before took."""
 _MOST_KERNELS: Final = 1 << 14
@@ -265,7 +268,6 @@ def _figures(
         options.pattern,
         small_weights(weight for weight in weights if weight in dropped),
         pieces=frame.pieces,
-        loops=frame.loops,
     )
     return simulate(buffers, frame.sizes, found.traced, session)
 
@@ -292,20 +294,17 @@ def _frame(
     takes: list[int] = []
     inner: dict[int, Inner] = {}
     pieces: dict[int, tuple[int, ...]] = {}
-    loops: dict[int, int] = {}
     for step, launch in enumerate(order):
         body = None
         if launch.name == _IF:
             body = _body(launch, types, options, inside, end, dropped)
-        elif launch.name == _LOOP:
-            body = _looped(launch, found, types, options, inside, end, dropped)
+        elif launch.name in (_LOOP, _SCAN):
+            body = _repeated(launch, types, options, inside, end, dropped)
         if body is not None:
             inner[step] = body
         extra = 0 if body is not None else _at_end(inside.get(launch.node, 0), end)
         if extra is None:
             return None
-        if body is None and launch.node.regions:
-            loops[step] = extra = _in_a_step(launch, types.trips.get(launch.node), options, end, extra)
         if launch.kernel.takes is not None and (call := op_call(launch.node, types, as_float=launch.as_float)) is not None:
             is_static = all(not isinstance(type_, TensorType) or type_.is_static for type_ in (*call.types, *call.results))
             if not is_static and end is not None:
@@ -320,28 +319,28 @@ def _frame(
                 extra += taken
         takes.append(extra)
     early = {step for step, launch in enumerate(order) if launch.kernel.takes_first}
-    return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner, pieces=pieces, loops=loops)
+    return Inner(buffers, [0] * found.given + sizes, found.traced, takes, early, inner, pieces=pieces)
 
 
-def _looped(
-    launch: Launch,
-    found: Launches,
-    types: Inferred,
-    options: OrtOptions,
-    inside: Mapping[Node, Dim],
-    end: Literal[0, 1] | None,
-    dropped: Set[Value],
+def _repeated(
+    launch: Launch, types: Inferred, options: OrtOptions, inside: Mapping[Node, Dim], end: Literal[0, 1] | None, dropped: Set[Value]
 ) -> Inner | None:
-    """Return the body of a Loop with its steps; None where its sizes are unknown. How often a loop runs that only its condition ends is
-    unknown: three steps have all that is there at once, and slices of such a loop have no size."""
+    """Return the body of a Loop or Scan with its steps; None where its sizes are unknown. How often a loop runs that only its condition
+    ends is unknown: three steps have all that is there at once, and slices of such a loop have no size."""
     known = types.trips.get(launch.node)
     trips = None if known is None else _at_end(known, end)
+    trips = _SETTLED if trips is None else trips
     body = _body(launch, types, options, inside, end, dropped)
     if body is None:
         return None
-    trips = _SETTLED if trips is None else trips
-    simulated = min(trips, max(_SETTLED, _MOST_KERNELS // _kernels_in(body)))
     (inner,) = launch.inner
+    if launch.name == _SCAN:
+        states = inner.returned[: len(launch.node.inputs) - int(launch.node.attrs.get("num_scan_inputs", 0))]
+        between = [body.sizes[number] for number in states for _ in range(min(trips - 1, 2)) if number >= inner.given]
+        body.late = {inside: around for inside, around in body.late.items() if inside not in states}
+        body.steps = ScanSteps(min(trips, _SETTLED), between)
+        return body
+    simulated = min(trips, max(_SETTLED, _MOST_KERNELS // _kernels_in(body)))
     count = len(launch.node.outputs) - (len(launch.node.inputs) - 2)
     slices = [number for number in inner.returned[max(len(inner.returned) - count, 0) :] if body.buffers.is_output[number]]
     skipped = [(trips - simulated) * body.sizes[number] for number in slices] if simulated < trips else ()
@@ -349,6 +348,12 @@ def _looped(
     condition = inner.returned[0] if inner.returned else 0
     body.steps = LoopSteps(simulated, launch.outputs, frozenset(slices), shared, condition < inner.given or condition in shared, skipped)
     return body
+
+
+def _kernels_in(body: Inner) -> int:
+    """Return how many kernels one run of a graph simulates."""
+    own = max(len(body.buffers.taken), 1)
+    return own + sum(_kernels_in(one) * (1 if one.steps is None else one.steps.trips) for one in body.inner.values())
 
 
 def _shared(inner: Launches) -> frozenset[int]:
@@ -361,30 +366,6 @@ def _shared(inner: Launches) -> frozenset[int]:
         for launch, source in zip(copies, sources, strict=True)
         if source is None or source.role not in _WEIGHTS or source.graph is not launch.node.graph
     )
-
-
-def _kernels_in(body: Inner) -> int:
-    """Return how many kernels one run of a graph simulates."""
-    own = max(len(body.buffers.taken), 1)
-    return own + sum(_kernels_in(one) * (1 if one.steps is None else one.steps.trips) for one in body.inner.values())
-
-
-def _in_a_step(launch: Launch, trips: Dim | None, options: OrtOptions, end: Literal[0, 1] | None, otherwise: int) -> int:
-    """Return the most bytes that buffers of a step of a Scan take, but for results: their slices are written in place."""
-    if trips == 0 or (end == 0 and not isinstance(trips, int)):
-        return 0  # it need not run at all
-    most = otherwise
-    for found in launch.inner:
-        order = _order_of(found, options)
-        buffers, sizes = plan_buffers(order, found, options.reuse), _sizes(found, end)
-        if sizes is None:
-            return otherwise
-        alive = most = 0
-        for taken, gone in zip(buffers.taken, buffers.dropped, strict=True):
-            alive += sum(sizes[one - found.given] for one in taken if not buffers.is_output[one])
-            most = max(most, alive)
-            alive -= sum(sizes[one - found.given] for one in gone)
-    return most
 
 
 def _body(
@@ -435,7 +416,8 @@ def small_weights(weights: Iterable[Value]) -> list[int]:
 
 def _in_attributes(weight: Value) -> bool:
     """Return whether the file stores it in an attribute of the node: then the kernel keeps its own copy, outside the arena."""
-    specs = [find_op(user.op) if isinstance(user, Node) else None for user in weight.users or ()]
+    readers = [user if isinstance(user, Node) and op_type(user.source) != _EXTRACTOR else None for user in weight.users or ()]
+    specs = [find_op(user.op) if user is not None else None for user in readers]
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 

@@ -521,10 +521,8 @@ class Inner:
     """Bytes of that block, once they were counted."""
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Temporary memory of kernels that ask for it in several pieces, one after another."""
-    loops: Mapping[int, int] = field(default_factory=dict)
-    """Bytes that kernels inside a Scan have asked for at most, beside the results of the node, by step."""
-    steps: LoopSteps | None = None
-    """How often a Loop runs it; None for what runs once, as the branch of an If."""
+    steps: LoopSteps | ScanSteps | None = None
+    """How often a Loop or a Scan runs it; None for what runs once, as the branch of an If."""
 
 
 @immutable
@@ -542,6 +540,15 @@ class LoopSteps:
     """True where each step hands on the condition that it is given."""
     skipped: Sequence[int] = ()
     """Bytes of slices of steps that are left out of the simulation."""
+
+
+@immutable
+class ScanSteps:
+    """How a Scan runs its body, which writes slices into the results of the node."""
+
+    trips: int
+    states: Sequence[int]
+    """Bytes of states between steps: two of each, that steps write in turn, the last one into the result."""
 
 
 @immutable
@@ -575,8 +582,6 @@ class Session:
     """True where each run gives back what is free in the end: memory.enable_memory_arena_shrinkage."""
     pieces: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """Temporary memory of kernels that ask for it in several pieces."""
-    loops: Mapping[int, int] = field(default_factory=dict)
-    """Bytes that kernels inside a Scan have asked for at most, beside the results of the node, by step."""
 
 
 def simulate(
@@ -678,8 +683,6 @@ def _simulated_run(session: Session, buffers: Buffers, sizes: Sequence[int], alo
         body = session.inner.get(step)
         for value in _early(taken, body):
             give(value)
-        if step in session.loops:
-            inside[step] = arena.requested + session.loops[step]
         own = own or _working(arena, session, step)
         most = arena.in_use
         if body is not None:
@@ -717,17 +720,29 @@ def _give_back(arena: BfcArena, chunks: Sequence[Chunk | None]) -> None:
 
 def _early(taken: Sequence[int], body: Inner | None) -> Sequence[int]:
     """Return the buffers of a node that are there before a graph inside it runs."""
-    late = () if body is None else set(body.late.values() if body.steps is None else body.steps.results)
+    late = () if body is None else set(body.steps.results if isinstance(body.steps, LoopSteps) else body.late.values())
     return [value for value in taken if value not in late] if late else taken
 
 
 def _run_inner(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int], None]) -> tuple[int, int]:
     """Run a graph inside a node: the most bytes requested after any of its kernels, and the most in use. `give` takes the memory of a
     result of the node, by its number around it."""
-    if graph.steps is not None:
+    if isinstance(graph.steps, LoopSteps):
         return _repeat_body(arena, graph, graph.steps, pattern, give)
-    requested, highest, _ = _run_body(arena, graph, pattern, give)
+    steps = graph.steps or ScanSteps(1, ())
+    states = [arena.malloc(size) for size in steps.states]
+    requested, highest = arena.requested, arena.in_use
+    for _ in range(steps.trips):
+        within, most, _ = _run_body(arena, graph, pattern, give)
+        # The first step has given results their memory whose shapes the session does not know.
+        give = _no_more
+        requested, highest = max(requested, within), max(highest, most)
+    _give_back(arena, states)
     return requested, highest
+
+
+def _no_more(_value: int) -> None:
+    """Give a result of a node no memory: it has it."""
 
 
 def _repeat_body(arena: BfcArena, graph: Inner, steps: LoopSteps, pattern: bool, give: Callable[[int], None]) -> tuple[int, int]:
@@ -765,7 +780,7 @@ def _run_body(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int]
     requested, highest = arena.requested, arena.in_use
 
     def take(value: int) -> None:
-        if buffers.is_output[value] and graph.steps is not None:
+        if buffers.is_output[value] and isinstance(graph.steps, LoopSteps):
             if value not in graph.steps.shared:
                 handed_on[value] = arena.malloc(sizes[value])
         elif value in graph.late:
@@ -778,7 +793,6 @@ def _run_body(arena: BfcArena, graph: Inner, pattern: bool, give: Callable[[int]
         body = graph.inner.get(step)
         for value in _early(taken, body):
             take(value)
-        requested = max(requested, arena.requested + graph.loops.get(step, 0))
         own = own or _working(arena, graph, step)
         most = arena.in_use
         if body is not None:
