@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from irscope.immutable import immutable
+from irscope.ir.graph import Value
 from irscope.weights.scan import Pool, Tick
 from irscope.weights.source import Unreadable, WeightFiles
-from irscope.weights.tensors import Stored, decode_elements
+from irscope.weights.tensors import Stored, decode_elements, stored_tensor
 from irscope.weights.window import Window
 
 Array32: TypeAlias = npt.NDArray[np.float32]
@@ -245,6 +246,24 @@ def _rounding_job(
         return noise
 
     return run
+
+
+def lengths_of_rows(weight: Value, files: WeightFiles) -> list[float]:
+    """Return the length of each slice along the first axis as a vector, infinite and undefined elements left out; none where the values
+    cannot be read row by row."""
+    window, found = Window(files, 0.0, False), list[float]()
+    try:
+        tensor = in_rows(stored_tensor(weight, files, row_major=True))
+        assert tensor.axes is not None
+        row, step = tensor.axes.row, max(1, _ROWS_STEP // tensor.axes.row)
+        for first in range(0, tensor.axes.rows if row * (tensor.dtype.bits or 8) % 8 == 0 else 0, step):
+            last = min(first + step, tensor.axes.rows)
+            rows = decode_elements(window.raw(tensor, first * row, last * row), tensor.dtype, (last - first) * row).reshape(-1, row)
+            with np.errstate(all="ignore"):
+                found += np.linalg.norm(np.nan_to_num(rows.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0), axis=1).tolist()
+    except Unreadable:
+        return []
+    return found
 
 
 def _scales(form: Format, largest: Any) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import ClassVar
 
 from irscope.immutable import immutable
@@ -12,12 +14,13 @@ from irscope.ops.facts import OpRole
 from irscope.ops.registry import factors_of, plays
 from irscope.passes.sizes import at_least
 from irscope.passes.weights.storages import count_parameters, is_matrix
-from irscope.passes.weights.values import Look, WeightValues, shared_look
+from irscope.passes.weights.values import Look, WeightValues, open_weights, shared_look
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity, derived
+from irscope.weights.losses import lengths_of_rows
 from irscope.weights.result import PRUNED, TensorStatistics
 
 _NOTES = (
@@ -86,6 +89,8 @@ class Pruning:
     """All matrices of floats."""
     unread: dict[Value, str] = field(default_factory=dict)
     """Weights whose values are not known, with the reason."""
+    weak: list[tuple[float, float, Value, int]] = field(default_factory=list)
+    """The weakest channels: length as a share of the matrix's root mean square, length, weight, number."""
 
     @property
     def kept(self) -> tuple[Quantity, ...]:
@@ -116,6 +121,8 @@ class PruneReport(Analysis[Pruning]):
 
     threads: int = 0
     """Threads that read weights; 0: one per core."""
+    weak: int = 0
+    """Rows of a table of weak channels: slices along the first axis, the shortest for their matrix first. It reads matrices once more."""
     allow: tuple[str, ...] = ()
     """Further folders from which external data may be read."""
 
@@ -125,7 +132,17 @@ class PruneReport(Analysis[Pruning]):
         distinct = [weight for weight in totals.weights if weight not in totals.tied_to]
         dead = [dead_slices for weight in distinct for dead_slices in _dead_slices(weight, look)]
         thinned = [Thinned.of(weight, look.statistics[weight]) for weight in distinct if _is_looked_at(weight, look, ctx)]
-        return Pruning(dead, thinned, look.unread)
+        return Pruning(dead, thinned, look.unread, self._weakest([one.weight for one in thinned], ctx) if self.weak else [])
+
+    def _weakest(self, matrices: list[Value], ctx: PassContext) -> list[tuple[float, float, Value, int]]:
+        found: list[tuple[float, float, Value, int]] = []
+        with open_weights(ctx, self.allow) as files:
+            for weight in ctx.each(matrices, "weak channels", len(matrices)):
+                lengths = lengths_of_rows(weight, files)
+                usual = math.sqrt(sum(one * one for one in lengths) / len(lengths)) if lengths else 0.0
+                rows = [(length / usual, length, weight, number) for number, length in enumerate(lengths)] if usual else []
+                found = nsmallest(self.weak, (*found, *rows), key=lambda one: one[0])
+        return found
 
     def wants(self) -> WeightValues:
         """Return what of the values it asks for."""
@@ -145,7 +162,7 @@ class PruneReport(Analysis[Pruning]):
             options=self.text,
             summary=summary,
             units={"energy_kept": Kind.RATIO},
-            tables=tuple(table for table in (_dead(result), _sparsity(result)) if len(table)),
+            tables=tuple(table for table in (_dead(result), _sparsity(result), _weak(result)) if len(table)),
             coverage=Coverage(len(weights.weights) - len(unread), len(weights.weights), tuple(unread)),
             notes=_NOTES,
             partial=bool(result.unread),
@@ -169,6 +186,17 @@ def _dead_slices(weight: Value, look: Look) -> Iterator[DeadSlices]:
 def _dead(result: Pruning) -> Table:
     rows = [(one.weight.name, one.axis, one.slices, one.dead) for one in result.dead]
     return Table.of(rows, ["name:value", "axis:text", "slices:count", "dead:count"], "dead slices")
+
+
+def _weak(result: Pruning) -> Table:
+    columns = [
+        Column("name", Kind.VALUE),
+        Column("channel", Kind.INDEX, help="counted along the first axis"),
+        Column("length", Kind.NUMBER),
+        Column("share", Kind.RATIO, help="of the root mean square of the matrix's channels"),
+    ]
+    rows = [(weight.name, number, length, share) for share, length, weight, number in result.weak]
+    return Table.of(rows, columns, "weak channels")
 
 
 def _sparsity(result: Pruning) -> Table:

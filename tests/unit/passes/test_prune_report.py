@@ -26,6 +26,21 @@ def test_rows_and_columns_of_zeros_are_counted() -> None:
     assert [table.title for table in report.tables] == ["dead slices", "sparsity"]
 
 
+def test_weak_channels_are_the_shortest_for_their_matrix() -> None:
+    w, v = normal(16, 3, 3, 3, zero={0: [1]}), 100 * normal(32, 16, 3, 3)
+    v[7] *= 0.01
+    manager = built(*conv_bn_relu(16, 32), {"w": w, "v": v})
+    assert not manager.get(PruneReport()).weak
+    lengths = {name: np.linalg.norm(one.reshape(len(one), -1).astype(np.float64), axis=1) for name, one in (("w", w), ("v", v))}
+    shares = {name: found / np.sqrt((found**2).mean()) for name, found in lengths.items()}
+    ranked = sorted((share, name, at) for name, found in shares.items() for at, share in enumerate(found))[:4]
+    assert [(name, at) for _, name, at in ranked[:2]] == [("w", 1), ("v", 7)]
+    table = manager.run_one(PruneReport(weak=4)).report().tables[-1].to_dicts()
+    assert [(one["name"], one["channel"]) for one in table] == [(name, at) for _, name, at in ranked]
+    assert [one["share"] for one in table] == pytest.approx([share for share, _, _ in ranked])
+    assert table[1]["length"] == pytest.approx(lengths["v"][7])
+
+
 def test_a_weight_that_is_used_twice_is_counted_once() -> None:
     inputs = "input %x: f32[2,8]\nparam %w: f32[8,8]"
     body = "%a: f32[2,8] = nn.linear(%x, %w, _)\n%y: f32[2,8] = nn.linear(%a, %w, _)\nreturn %y"
