@@ -155,8 +155,8 @@ def eager_factor(rows: Rows, training: Mapping[str, float], eager: Mapping[str, 
     low, high = 0.05, 2.0
     for _ in range(40):
         middle = (low + high) / 2
-        found = durations(columns, rows.machine, scaled(eager, {"product": middle, "attention": attention}))
-        low, high = (middle, high) if found[0] > durations(columns, rows.machine, training)[0] else (low, middle)
+        numbers = durations(columns, rows.machine, scaled(eager, {"product": middle, "attention": attention}))
+        low, high = (middle, high) if numbers[0] > durations(columns, rows.machine, training)[0] else (low, middle)
     return low
 
 

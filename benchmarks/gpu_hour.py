@@ -60,12 +60,12 @@ def machine() -> None:
         free, total = torch.cuda.mem_get_info()
         return int(total - free - torch.cuda.memory_reserved())
 
-    found = torch.cuda.get_device_properties(0)
+    properties = torch.cuda.get_device_properties(0)
     info: dict[str, Any] = {
-        "name": found.name,
-        "capability": [found.major, found.minor],
-        "sms": found.multi_processor_count,
-        "total_memory": found.total_memory,
+        "name": properties.name,
+        "capability": [properties.major, properties.minor],
+        "sms": properties.multi_processor_count,
+        "total_memory": properties.total_memory,
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
@@ -103,7 +103,7 @@ def machine() -> None:
         end.synchronize()
         return float(work * count / (begin.elapsed_time(end) / 1e3))
 
-    elements = min(1 << 30, found.total_memory // 32)
+    elements = min(1 << 30, properties.total_memory // 32)
     both = torch.empty(2, elements, device="cuda")
     rates = {"copy_bytes_per_s": rate(lambda both=both: both[0].copy_(both[1]), 8 * elements)}  # type: ignore[misc]
     both = None
@@ -141,11 +141,11 @@ def workspaces() -> None:
     """What each configuration asks of the allocator beside its results, forward and backward, cold and warm."""
     import torch
 
-    for one in configurations():
+    for configuration in configurations():
         try:
-            tell({**one, "runs": [events_of(torch, call_of(torch, one)) for _ in range(2)]})
+            tell({**configuration, "runs": [events_of(torch, call_of(torch, configuration)) for _ in range(2)]})
         except Exception as error:
-            tell({**one, "error": f"{type(error).__name__}: {error}"[:200]})
+            tell({**configuration, "error": f"{type(error).__name__}: {error}"[:200]})
             if "CUDA error" in str(error):  # the card, or this process' context, is gone
                 raise
 
@@ -318,7 +318,7 @@ def bring(out: Path, seconds: float, only: str = "") -> list[dict[str, str]]:
         left = end - time.monotonic()
         said.append({"stage": name, "ended": run_stage(name, out, min(most, left)) if left > 5 else "there was no time"})
         print(f"{name}: {said[-1]['ended']}", flush=True)
-        (out / "stages.jsonl").write_text("".join(json.dumps(one) + "\n" for one in said), encoding="utf-8")
+        (out / "stages.jsonl").write_text("".join(json.dumps(remark) + "\n" for remark in said), encoding="utf-8")
     return said
 
 
@@ -437,7 +437,7 @@ def main() -> int:
         print("\n".join(table(*args.out[:2])))
         return 0
     said = bring(args.out[0], args.seconds, args.only)
-    return 0 if all(one["ended"].startswith("done") for one in said) else 1
+    return 0 if all(remark["ended"].startswith("done") for remark in said) else 1
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def main() -> None:
     for text in arguments.passes or passes():
         for shape in SHAPES:
             found = ladder(text, shape, sizes, arguments.calls)
-            costs = [one.calls if arguments.calls else one.seconds * 1e6 for one in found]
+            costs = [work.calls if arguments.calls else work.seconds * 1e6 for work in found]
             row = " ".join(f"{cost:10.1f}" for cost in costs)
             ratios = " ".join(f"{b / a:5.2f}" if a else "    ?" for a, b in itertools.pairwise(costs))
             print(f"{text:28} {shape:8} {row}   {ratios} {'GROWS' if grows(costs) else ''} {found[-1].failure[:90]}", flush=True)

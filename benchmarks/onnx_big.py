@@ -349,9 +349,9 @@ def main() -> None:
         _measure_here(arguments.measure[0], Path(arguments.measure[1]))
         return
     if arguments.whole:
-        for one in processes(arguments.whole):
-            ratio = "" if one.ratio is None else f"{one.ratio:6.2f} times, at most {one.goal}"
-            print(f"{one.name:40} {one.value:9.2f} {one.unit:6} {ratio}", flush=True)
+        for process in processes(arguments.whole):
+            ratio = "" if process.ratio is None else f"{process.ratio:6.2f} times, at most {process.goal}"
+            print(f"{process.name:40} {process.value:9.2f} {process.unit:6} {ratio}", flush=True)
         return
     compare(int(size) for size in arguments.sizes.split(","))
     if arguments.external:

@@ -39,20 +39,20 @@ def small_world(count: int, degree: int, chance: float, rng: random.Random) -> l
     """Edges of Watts and Strogatz's random graph, from the smaller number to the larger one: a ring, some of whose edges lead elsewhere."""
     linked: list[set[int]] = [set() for _ in range(count)]
     for step in range(1, degree // 2 + 1):
-        for one in range(count):
-            linked[one].add((one + step) % count)
-            linked[(one + step) % count].add(one)
+        for index in range(count):
+            linked[index].add((index + step) % count)
+            linked[(index + step) % count].add(index)
     for step in range(1, degree // 2 + 1):
-        for one in range(count):
-            other = (one + step) % count
-            if rng.random() >= chance or len(linked[one]) >= count - 1:
+        for index in range(count):
+            other = (index + step) % count
+            if rng.random() >= chance or len(linked[index]) >= count - 1:
                 continue
-            elsewhere = rng.choice([node for node in range(count) if node != one and node not in linked[one]])
-            linked[one].discard(other)
-            linked[other].discard(one)
-            linked[one].add(elsewhere)
-            linked[elsewhere].add(one)
-    return sorted({(min(one, other), max(one, other)) for one in range(count) for other in linked[one]})
+            elsewhere = rng.choice([node for node in range(count) if node != index and node not in linked[index]])
+            linked[index].discard(other)
+            linked[other].discard(index)
+            linked[index].add(elsewhere)
+            linked[elsewhere].add(index)
+    return sorted({(min(index, other), max(index, other)) for index in range(count) for other in linked[index]})
 
 
 def _random_wiring(net: Network, source: int, count: int, elements: int, rng: random.Random) -> int:
@@ -67,7 +67,7 @@ def _random_wiring(net: Network, source: int, count: int, elements: int, rng: ra
         operands = [made[one] for one in found] or [source]
         total = operands[0] if len(operands) == 1 else net.op(operands, elements)
         made.append(net.op([total], elements))
-    return net.op([made[one] for one in range(count) if one not in read], elements)
+    return net.op([made[index] for index in range(count) if index not in read], elements)
 
 
 def randwire(count: int, seed: int, stages: int = 1) -> OrderProblem:
@@ -311,7 +311,7 @@ def hrnet(modules: Sequence[int] = (1, 2, 2)) -> OrderProblem:
         width = stage + 2
         branches.append(net.op([branches[-1]], (side >> (width - 1)) ** 2 * (channels << (width - 1))))
         for _ in range(repeats):
-            branches = _mixed(net, [_block(net, one, level, side, channels) for level, one in enumerate(branches)], side, channels)
+            branches = _mixed(net, [_block(net, branch, level, side, channels) for level, branch in enumerate(branches)], side, channels)
     net.op(branches[:1], side * side * 17)
     return net.problem()
 
@@ -325,7 +325,7 @@ def _mixed(net: Network, branches: Sequence[int], side: int, channels: int) -> l
     found = []
     for level in range(len(branches)):
         elements = (side >> level) ** 2 * (channels << level)
-        parts = [one if at == level else net.op([one], elements) for at, one in enumerate(branches)]
+        parts = [branch if at == level else net.op([branch], elements) for at, branch in enumerate(branches)]
         found.append(net.op(parts, elements))
     return found
 

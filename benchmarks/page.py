@@ -58,7 +58,7 @@ def table(rows: Iterable[Measurement]) -> Iterator[str]:
 
 def newest(folder: Path = RELEASES) -> Path:
     """The figures of the newest version."""
-    return max(folder.glob("*.json"), key=lambda one: [int(part) for part in one.stem.split(".") if part.isdigit()])
+    return max(folder.glob("*.json"), key=lambda path: [int(part) for part in path.stem.split(".") if part.isdigit()])
 
 
 def performance_page() -> str:

@@ -90,13 +90,13 @@ def cut_square(count: int, seed: int, low: float, high: float, sharp: float, whe
     cut from side to side makes.
     """
     rng = random.Random(seed)
-    found: list[Cut] = [(0, 0, _SIDE, _SIDE)]
-    while len(found) < count:
-        weights = [(width * height) ** sharp if width > 1 or height > 1 else 0.0 for _, _, width, height in found]
-        one = found.pop(rng.choices(range(len(found)), weights)[0])
-        found += _wheel(one, rng, low, high) if min(one[2:]) >= 8 and rng.random() < wheels else _halves(one, rng, low, high)
-    rng.shuffle(found)
-    left, _, width, height = (list(column) for column in zip(*found, strict=True))
+    cuts: list[Cut] = [(0, 0, _SIDE, _SIDE)]
+    while len(cuts) < count:
+        weights = [(width * height) ** sharp if width > 1 or height > 1 else 0.0 for _, _, width, height in cuts]
+        cut = cuts.pop(rng.choices(range(len(cuts)), weights)[0])
+        cuts += _wheel(cut, rng, low, high) if min(cut[2:]) >= 8 and rng.random() < wheels else _halves(cut, rng, low, high)
+    rng.shuffle(cuts)
+    left, _, width, height = (list(column) for column in zip(*cuts, strict=True))
     return left, [begin + size for begin, size in zip(left, width, strict=True)], [size << 10 for size in height]
 
 
@@ -110,8 +110,8 @@ def _halves(one: Cut, rng: random.Random, low: float, high: float) -> list[Cut]:
     return [(left, bottom, width, cut), (left, bottom + cut, width, height - cut)]
 
 
-def _wheel(one: Cut, rng: random.Random, low: float, high: float) -> list[Cut]:
-    left, bottom, width, height = one
+def _wheel(cut: Cut, rng: random.Random, low: float, high: float) -> list[Cut]:
+    left, bottom, width, height = cut
     (a, b), (c, d) = (_two(side, rng, low, high) for side in (width, height))
     middle = (left + a, bottom + c, b - a, d - c)
     if rng.random() < 0.5:

@@ -45,18 +45,18 @@ def main() -> None:
 def row(name: str, problem: OrderProblem, seconds: float) -> str:
     """One line of the table; sizes in MiB."""
     began = time.process_time()
-    found = best_order(problem, seconds=seconds)
+    ordering = best_order(problem, seconds=seconds)
     taken = time.process_time() - began
     written = problem.peak(range(len(problem)))
-    baselines = {"as written": written, **found.baselines}
+    baselines = {"as written": written, **ordering.baselines}
     for order, make in SIMPLE_ORDERS.items():
         if order in INDUCTOR_ORDERS and order not in baselines:
             baselines[order] = problem.peak(make(problem))
     inductor = min(baselines[order] for order in INDUCTOR_ORDERS)
     simple = min(baselines.values())
-    bound = "proven" if found.proven else f"{found.bound / 2**20:.2f} (gap {found.peak / found.bound - 1:.2%})"
-    sizes = " | ".join(f"{size / 2**20:.2f}" for size in (written, inductor, simple, found.peak))
-    gains = f"{1 - found.peak / written:.1%} | {1 - found.peak / inductor:.1%}"
+    bound = "proven" if ordering.proven else f"{ordering.bound / 2**20:.2f} (gap {ordering.peak / ordering.bound - 1:.2%})"
+    sizes = " | ".join(f"{size / 2**20:.2f}" for size in (written, inductor, simple, ordering.peak))
+    gains = f"{1 - ordering.peak / written:.1%} | {1 - ordering.peak / inductor:.1%}"
     return f"| {name} | {len(problem)} | {sizes} | {bound} | {gains} | {taken:.2f} |"
 
 

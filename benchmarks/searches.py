@@ -27,9 +27,9 @@ def measure() -> Iterator[Measurement | str]:
             continue
         problem = make()
         began = time.process_time()
-        found = best_order(problem, seconds=SECONDS)
+        ordering = best_order(problem, seconds=SECONDS)
         yield Measurement(f"order of {title}", time.process_time() - began, "CPU s", goal=SECONDS * 1.05)
-        yield Measurement("the same: peak beside the bound", found.peak, "bytes", "bound", found.peak / found.bound, 1.0)
+        yield Measurement("the same: peak beside the bound", ordering.peak, "bytes", "bound", ordering.peak / ordering.bound, 1.0)
     if importlib.util.find_spec("torch") is None:
         yield "torch is not installed: no checkpoint plans"
         return

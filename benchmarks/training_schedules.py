@@ -150,9 +150,9 @@ def problem_of(graph: fx.GraphModule, kept: int) -> OrderProblem:
             sizes[key] = size
             touches.setdefault(key, [])
     for at, node in enumerate(ops):
-        before.append({number[one] for one in node.all_input_nodes if one in number})
+        before.append({number[node] for node in node.all_input_nodes if node in number})
         written = set(_written(node))
-        used = {key: None for one in node.all_input_nodes for key, _ in _storages(one)}
+        used = {key: None for node in node.all_input_nodes for key, _ in _storages(node)}
         for key in used:
             if key in writer:
                 before[at].add(writer[key])
@@ -169,7 +169,7 @@ def problem_of(graph: fx.GraphModule, kept: int) -> OrderProblem:
         before[at].discard(at)
     stays = {key for node in inputs[:kept] for key, _ in _storages(node)}
     given = {key for node in inputs for key, _ in _storages(node)}
-    returned = {key for one in graph.graph.find_nodes(op="output")[0].all_input_nodes for key, _ in _storages(one)}
+    returned = {key for node in graph.graph.find_nodes(op="output")[0].all_input_nodes for key, _ in _storages(node)}
     storages = [
         Storage(size, tuple(dict.fromkeys(touches[key])), is_input=key in given, is_output=key in returned or key in stays)
         for key, size in sizes.items()

@@ -366,7 +366,7 @@ def main(nodes: int = NODES) -> None:
     for name, found in answered["keys"].items():  # type: ignore[attr-defined]
         wall, cpu = [one[1] for one in found], [one[2] for one in found]
         every += list(zip(wall, cpu, strict=True)) if name in KEYS else []
-        slowest = max(found, key=lambda one: one[2])
+        slowest = max(found, key=lambda row: row[2])
         walls, cpus = (f"{percentile(taken, 0.5) * 1000:5.0f} {percentile(taken, 0.95) * 1000:5.0f}" for taken in (wall, cpu))
         print(f"    {name:20} {len(found):3} keys                     {walls}         {cpus} {slowest[2] * 1000:5.0f} ({slowest[0]})")
     walls, cpus = (percentile([one[number] for one in every], 0.95) * 1000 for number in (0, 1))

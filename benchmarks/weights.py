@@ -72,15 +72,15 @@ def _read(path: Path, touch: Callable[[np.ndarray[tuple[int], np.dtype[np.float3
 
 def ceilings(path: Path) -> list[Speed]:
     """What no program that looks at every byte can beat here."""
-    found = [
+    speeds = [
         best("read into a buffer", SIZE, lambda: _read(path, lambda x: None)),
         best("read and np.maximum", SIZE, lambda: _read(path, np.maximum.reduce)),
         best("read and np.sum", SIZE, lambda: _read(path, np.add.reduce)),
     ]
     x = np.fromfile(path, np.float32)
     y = np.empty_like(x)
-    found.append(best("copy of memory", SIZE, lambda: np.copyto(y, x)))
-    return found
+    speeds.append(best("copy of memory", SIZE, lambda: np.copyto(y, x)))
+    return speeds
 
 
 def peers(path: Path) -> list[Speed]:
@@ -95,7 +95,7 @@ def peers(path: Path) -> list[Speed]:
             (np.abs(x) < 1e-6).sum(), np.isnan(x).sum(), np.isinf(x).sum(), (np.abs(x - mean) > 6 * std).sum(),
         ]  # fmt: skip
 
-    found = [
+    speeds = [
         best("numpy: 14 statistics, naively", x.nbytes, plainly),
         best("numpy: std", x.nbytes, lambda: x.std()),
         best("numpy: histogram of 256 bins", x.nbytes, lambda: np.histogram(x, 256)),
@@ -103,7 +103,7 @@ def peers(path: Path) -> list[Speed]:
     try:
         import torch
     except ImportError:
-        return found
+        return speeds
     torch.set_num_threads(1)
     t = torch.from_numpy(x)
 
@@ -115,14 +115,14 @@ def peers(path: Path) -> list[Speed]:
             (t.abs() < 1e-6).sum(), t.isnan().sum(), t.isinf().sum(), ((t - mean).abs() > 6 * std).sum(),
         ]  # fmt: skip
 
-    found.append(best("torch: 14 statistics, naively", x.nbytes, naive))
-    found.append(best("torch: histc of 256 bins", x.nbytes, lambda: torch.histc(t, 256)))
-    return found
+    speeds.append(best("torch: 14 statistics, naively", x.nbytes, naive))
+    speeds.append(best("torch: histc of 256 bins", x.nbytes, lambda: torch.histc(t, 256)))
+    return speeds
 
 
 def speeds_of_irscope(paths: dict[str, tuple[Path, DType]]) -> list[Speed]:
     """irscope's own speeds."""
-    found: list[Speed] = []
+    speeds: list[Speed] = []
     with WeightFiles(str(paths["f32"][0])) as files:
 
         def work(kind: str, options: Options) -> Callable[[], object]:
@@ -135,11 +135,11 @@ def speeds_of_irscope(paths: dict[str, tuple[Path, DType]]) -> list[Speed]:
         for threads in (1, 2):
             name = f"{threads} thread{'s' * (threads > 1)}"
             fast, full = Options(histogram=False, threads=threads), Options(threads=threads)
-            found.append(best(f"fp32 without histogram, {name}", SIZE, work("f32", fast), target=2.0))
-            found.append(best(f"fp32, {name}", SIZE, work("f32", full), target=1.2))
+            speeds.append(best(f"fp32 without histogram, {name}", SIZE, work("f32", fast), target=2.0))
+            speeds.append(best(f"fp32, {name}", SIZE, work("f32", full), target=1.2))
             for kind in ("bf16", "f16"):
-                found.append(best(f"{kind}, {name}", SIZE / 4, work(kind, full), "G elements", 0.8))
-    return found
+                speeds.append(best(f"{kind}, {name}", SIZE / 4, work(kind, full), "G elements", 0.8))
+    return speeds
 
 
 def measure() -> Iterator[Measurement]:

@@ -21,12 +21,12 @@ def test_every_ability_works_with_the_torch_of_the_tests() -> None:
     pytest.importorskip("torch")
     found, entries = tried()
     assert [(one.name, one.problem) for one in found] == [(name, "") for name in doctor._TRIALS]
-    assert [one.name for one in entries if one.here and not one.problem] == list(internals().ENTRIES)
+    assert [entry.name for entry in entries if entry.here and not entry.problem] == list(internals().ENTRIES)
 
 
 def test_an_ability_that_is_lacking_is_a_finding_with_its_reason() -> None:
-    found = lacking([Ability("simulate", "programs", ""), Ability("compile", "compiled programs", "AttributeError: gone")], [], "2.99")
-    assert [one.problem for one in found] == ["with torch 2.99 compile does not work (compiled programs): AttributeError: gone"]
+    findings = lacking([Ability("simulate", "programs", ""), Ability("compile", "compiled programs", "AttributeError: gone")], [], "2.99")
+    assert [finding.problem for finding in findings] == ["with torch 2.99 compile does not work (compiled programs): AttributeError: gone"]
 
 
 def test_a_part_of_torch_that_is_missing_is_a_finding_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,9 +104,9 @@ def test_bad_input_gets_one_clear_line(command: str, exit_code: int, model: Path
         return
     assert "Traceback" not in err
     first = err.splitlines()[0]
-    found = re.match(r"irscope: error (IRS\d{3}): \S", first)
-    assert found, err
-    assert found[1] in CODES
+    match = re.match(r"irscope: error (IRS\d{3}): \S", first)
+    assert match, err
+    assert match[1] in CODES
     # Only a caret under the pipeline may follow.
     assert len(err.splitlines()) == 1 or err.splitlines()[-1].strip().startswith("^")
     left = {path.name for path in model.parent.iterdir()} - before

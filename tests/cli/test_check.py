@@ -70,8 +70,8 @@ def reasons(document: dict[str, Any]) -> dict[str, tuple[str, str]]:
     ],
 )
 def test_a_budget_is_read(text: str, field: str, operator: str, limit: float, change: str) -> None:
-    found = read_budget(text)
-    assert (found.field, found.operator, found.limit, found.change) == (field, operator, limit, change)
+    budget = read_budget(text)
+    assert (budget.field, budget.operator, budget.limit, budget.change) == (field, operator, limit, change)
 
 
 @pytest.mark.parametrize(
@@ -573,7 +573,7 @@ def test_the_page_shows_the_sample_file() -> None:
     page = (root / "docs" / "check.md").read_text(encoding="utf-8")
     assert f"```toml\n{(root / 'samples' / 'irscope.toml').read_text(encoding='utf-8')}```" in page
     documented = set(re.findall(r"`(\w+)`", page.partition("## The file")[2].partition("## Budgets")[0]))
-    assert {one.name for kind in (Entry, Settled) for one in fields(kind)} <= documented
+    assert {field.name for kind in (Entry, Settled) for field in fields(kind)} <= documented
 
 
 def test_the_document_follows_its_schema(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

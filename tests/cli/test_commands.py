@@ -211,7 +211,7 @@ def test_doctor_names_a_broken_install(installed: dict[str, str | None], whole: 
     ],
 )
 def test_every_answer_is_a_report_in_every_format(arguments: list[str], name: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [str(model) if one == "MODEL" else one for one in arguments]
+    given = [str(model) if argument == "MODEL" else argument for argument in arguments]
     assert main([*given, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "irscope.report/1" and document["reports"][0]["pass"] == name
@@ -444,7 +444,7 @@ def test_what_was_said_on_reading_stands_in_the_document(tmp_path: Path, capsys:
 def test_a_device_and_a_version_that_nobody_named_are_said(usual: str, capsys: pytest.CaptureFixture[str]) -> None:
     def said(*arguments: str) -> list[str]:
         assert main(["run", "--format", "json", "--bind", "batch=2", *arguments, usual]) == 0
-        return [f"{one['what']}={one['value']}" for one in json.loads(capsys.readouterr().out)["model"]["assumed"][1:]]
+        return [f"{load['what']}={load['value']}" for load in json.loads(capsys.readouterr().out)["model"]["assumed"][1:]]
 
     assert said("--passes", "liveness") == ["device=h200", "torch=2.13"]
     assert said("--passes", "liveness", "--device", "a100") == ["torch=2.13"]

@@ -61,7 +61,7 @@ def fish(folder: Path, line: str) -> list[str]:
         ["fish", "--no-config", "-c", script], capture_output=True, text=True, check=False, cwd=folder, env=environment(folder)
     )
     assert not done.stderr, done.stderr
-    return [one.partition("\t")[0] for one in done.stdout.splitlines()]
+    return [line.partition("\t")[0] for line in done.stdout.splitlines()]
 
 
 OFFERS = [

@@ -54,31 +54,31 @@ def _reserved(**sizes: Any) -> int:
     ],
 )
 def test_the_largest_size_fits_and_the_next_does_not(free: str, given: dict[str, Any]) -> None:
-    found = fit_generation(MODEL, MEMORY, free, device="h200", **given)
-    assert found.limit == "memory" and found.at is not None and found.following is not None
-    sizes = given | {"prompt": found.wish.prompt, "new": found.wish.new, "batch": found.wish.batch, "cache": found.wish.cache}
-    assert _reserved(**sizes) == found.at.reserved <= MEMORY
+    fit = fit_generation(MODEL, MEMORY, free, device="h200", **given)
+    assert fit.limit == "memory" and fit.at is not None and fit.following is not None
+    sizes = given | {"prompt": fit.wish.prompt, "new": fit.wish.new, "batch": fit.wish.batch, "cache": fit.wish.cache}
+    assert _reserved(**sizes) == fit.at.reserved <= MEMORY
     grown = {"context": "prompt", "batch": "batch", "new": "new"}[free]
-    sizes[grown] += found.following.size - found.largest
-    assert _reserved(**sizes) == found.following.reserved > MEMORY
+    sizes[grown] += fit.following.size - fit.largest
+    assert _reserved(**sizes) == fit.following.reserved > MEMORY
 
 
 @needs_transformers
 def test_new_tokens_that_were_not_replayed_are_said() -> None:
-    found = fit_generation(MODEL, "64MiB", "new", prompt=100, device="h200")
-    assert found.limit == "replays" and found.fits and found.most > found.largest
-    assert f"more than {found.most:,} does not" in found.report().headline[0]
+    fit = fit_generation(MODEL, "64MiB", "new", prompt=100, device="h200")
+    assert fit.limit == "replays" and fit.fits and fit.most > fit.largest
+    assert f"more than {fit.most:,} does not" in fit.report().headline[0]
 
 
 @needs_transformers
 def test_a_table_of_contexts() -> None:
-    found = fit_generation(MODEL, MEMORY, "batch,context", new=4, batch=64, device="h200")
-    assert [row.wish.batch for row in found.rows[:3]] == [64, 128, 256]
-    contexts = [row.largest for row in found.rows]
+    fit = fit_generation(MODEL, MEMORY, "batch,context", new=4, batch=64, device="h200")
+    assert [row.wish.batch for row in fit.rows[:3]] == [64, 128, 256]
+    contexts = [row.largest for row in fit.rows]
     assert contexts == sorted(contexts, reverse=True)
-    (curve,) = found.report().pictures()
+    (curve,) = fit.report().pictures()
     assert list(curve.data["context"]) == contexts
-    assert [row["largest"] for row in json.loads(json.dumps(found.to_json()))["frontier"]] == contexts
+    assert [row["largest"] for row in json.loads(json.dumps(fit.to_json()))["frontier"]] == contexts
 
 
 @needs_transformers
@@ -98,5 +98,5 @@ def test_options_of_generation_are_refused_where_nothing_is_generated(option: li
 
 @needs_transformers
 def test_what_does_not_fit_at_all() -> None:
-    found = fit_generation(MODEL, "1MiB", "context", device="h200")
-    assert not found.fits and "does not fit" in found.report().headline[0]
+    fit = fit_generation(MODEL, "1MiB", "context", device="h200")
+    assert not fit.fits and "does not fit" in fit.report().headline[0]

@@ -289,7 +289,7 @@ def test_a_quantised_checkpoint_holds_the_bytes_of_its_file(layout: str, tmp_pat
     header, config, metadata, _ = LAYOUTS[layout]
     settings = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1, "hidden_size": 256, "vocab_size": 64}
     settings |= {"intermediate_size": 384, "num_attention_heads": 4, "num_key_value_heads": 4, "dtype": "bfloat16"}
-    down = {name.replace("l.", "model.layers.0.mlp.down_proj.", 1): one for name, one in header.items()}
+    down = {name.replace("l.", "model.layers.0.mlp.down_proj.", 1): cell for name, cell in header.items()}
     plain = {f"model.layers.0.self_attn.{one}_proj.weight": ("BF16", [256, 256]) for one in "qkvo"}
     plain |= {f"model.layers.0.mlp.{one}_proj.weight": ("BF16", [384, 256]) for one in ("gate", "up")}
     plain |= {f"model.layers.0.{one}_layernorm.weight": ("BF16", [256]) for one in ("input", "post_attention")}

@@ -75,7 +75,7 @@ class Said:
         """How many values have sizes that are not known, and how many branches are not decided, where the command tells."""
         reports = json.loads(self.out)["reports"] if self.out.startswith("{") else []
         found = 0
-        for report in (one for one in reports if one["pass"] == "shapes"):
+        for report in (report for report in reports if report["pass"] == "shapes"):
             found += report["coverage"]["total"] - report["coverage"]["known"]
             found += sum(row[1] == "?" for table in report["tables"] if table["title"] == "branches" for row in table["rows"])
         return found
@@ -217,7 +217,7 @@ def options_for(name: str, model: str) -> list[str] | None:
         return list(OPTIONS[name])
     opened = irscope.load(model)
     if name == "sizes":
-        sizes = [f"{one.symbol}=2" for one in irscope.card(opened).sizes if one.is_open]
+        sizes = [f"{size.symbol}=2" for size in irscope.card(opened).sizes if size.is_open]
         return ["--bind", ",".join(sizes)] if sizes else None
     first = next(iter(opened.graph.inputs), None)
     shape = first.type.shape if first is not None and isinstance(first.type, TensorType) else None

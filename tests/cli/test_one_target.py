@@ -107,8 +107,8 @@ def answers(
     yield "CSV", (int(rows["peak"]) if rows["peak"] else None, rows["device"])
     page = folder / "page.html"
     output(["run", "--format", "html", "-o", str(page), *asked], capsys)
-    told = re.findall(r'<dt title="(?:device|tensor)_peak_bytes">[^<]*</dt><dd data-value="(\d+)"', page.read_text(encoding="utf-8"))
-    yield "HTML", (int(told[0]) if told else None, fields["device"])
+    matches = re.findall(r'<dt title="(?:device|tensor)_peak_bytes">[^<]*</dt><dd data-value="(\d+)"', page.read_text(encoding="utf-8"))
+    yield "HTML", (int(matches[0]) if matches else None, fields["device"])
     if sizes and "wild" not in path:
         over = [word for name, size in sizes.items() for word in ("--over", f"{name}={size}")]
         (swept,) = json.loads(output(["sweep", "--format", "json", *options, *over, path], capsys))["reports"]
@@ -138,7 +138,7 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Mapping[
     made = next(make() for make in WILD if make.__name__ == request.param)
     (tmp_path / "wild.onnx").write_bytes(made.SerializeToString())
     opened = irscope.load(tmp_path / "wild.onnx")
-    return str(tmp_path / "wild.onnx"), {one.symbol: one.size for one in irscope.card(opened).sizes if one.is_open}
+    return str(tmp_path / "wild.onnx"), {size.symbol: size.size for size in irscope.card(opened).sizes if size.is_open}
 
 
 def test_every_surface_has_the_same_peak_for_the_same_device(

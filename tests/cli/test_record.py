@@ -27,15 +27,15 @@ def test_a_model_is_run_and_told_about(tmp_path: Path, capfd: pytest.CaptureFixt
     assert "running transformer.onnx with onnxruntime on cpu" in said.err
     told = "".join(said.out.split())  # however the lines are broken
     assert "ofthefile's31nodes" in told and "(100.0%)" in told and str(target) in told
-    found = read_recording(target)
-    assert found.header.executor == "ort-cpu" and found.complete
+    recording = read_recording(target)
+    assert recording.header.executor == "ort-cpu" and recording.complete
     # A size that nobody chose is a usual one, and said to be.
-    assert dict(found.header.model.bind) == {"batch": 1, "length": 4}
-    assert found.header.model.assumed == ("batch=1 (a usual size; --bind batch=N)",)
+    assert dict(recording.header.model.bind) == {"batch": 1, "length": 4}
+    assert recording.header.model.assumed == ("batch=1 (a usual size; --bind batch=N)",)
     assert "assumed: batch=1 (a usual size; --bind batch=N)" in said.out
-    assert [(one.name, one.type) for one in found.header.model.inputs] == [("tokens", "i64[1,4]")]
-    assert len(found.header.model.sha256) == 64
-    assert any(op.scope == "attn" for op in found.ops)
+    assert [(value.name, value.type) for value in recording.header.model.inputs] == [("tokens", "i64[1,4]")]
+    assert len(recording.header.model.sha256) == 64
+    assert any(op.scope == "attn" for op in recording.ops)
 
 
 @pytest.mark.slow
@@ -45,13 +45,13 @@ def test_a_program_is_run_in_a_process_of_its_own(tmp_path: Path, capfd: pytest.
     assert (
         main(["record", "--trust", str(MODELS / "net.pt2"), "-o", str(target), "--repeats", "2", "--warmup", "0", "--format", "json"]) == 0
     )
-    found = read_recording(target)
-    assert found.header.executor == "torch-cpu" and len(found.ops) == 15
-    assert all(op.sources and op.scope is not None for op in found.ops)
-    assert found.ops[0].scope == "stem"
+    recording = read_recording(target)
+    assert recording.header.executor == "torch-cpu" and len(recording.ops) == 15
+    assert all(op.sources and op.scope is not None for op in recording.ops)
+    assert recording.ops[0].scope == "stem"
     document = json.loads(capfd.readouterr().out)
     (report,) = document["reports"]
-    assert (document["model"]["path"], document["model"]["sha256"]) == ("net.pt2", found.header.model.sha256)
+    assert (document["model"]["path"], document["model"]["sha256"]) == ("net.pt2", recording.header.model.sha256)
     warm = report["summary"]["memory"]["warm"]
     assert warm["peak"] == warm["before"] + warm["run"] > warm["run_without_workspaces"] > 0 and warm["reserved"] is None
     assert report["provenance"]["latency"] == "measured" and report["headline"][0].startswith("a run takes ")
@@ -130,6 +130,6 @@ def test_help_imports_no_framework() -> None:
 def test_a_named_model(tmp_path: Path) -> None:
     target = tmp_path / "run.jsonl"
     assert main(["record", "torchvision:mobilenet_v3_small", "-o", str(target), "--repeats", "1", "--bind", "batch=2"]) == 0
-    found = read_recording(target)
-    assert [(one.name, one.type) for one in found.header.model.inputs] == [("x", "f32[2,3,224,224]")]
-    assert found.header.model.name == "torchvision:mobilenet_v3_small"
+    recording = read_recording(target)
+    assert [(value.name, value.type) for value in recording.header.model.inputs] == [("x", "f32[2,3,224,224]")]
+    assert recording.header.model.name == "torchvision:mobilenet_v3_small"

@@ -109,15 +109,15 @@ def test_what_would_lower_the_peak_is_simulated(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     trials = found["tried"]["trials"]
-    assert [one["error"] for one in trials if one.get("error")] == []
-    saved = [one["saved"]["reserved"] for one in trials]
+    assert [trial["error"] for trial in trials if trial.get("error")] == []
+    saved = [trial["saved"]["reserved"] for trial in trials]
     assert saved == sorted(saved, reverse=True) and saved[0] > 0
-    by_name = {" + ".join(part["name"] for part in one["settings"]): one for one in trials}
+    by_name = {" + ".join(part["name"] for part in trial["settings"]): trial for trial in trials}
     assert {"checkpoint Block", "foreach=False", "fused=True", "zero_grad(set_to_none=True)"} < set(by_name)
     assert any(" + " in name for name in by_name)
-    for one in trials:
-        assert one["saved"]["reserved"] == found["tried"]["before"]["reserved"] - one["peak"]["reserved"]
-        assert one["outcome"] in ("finished", "steps") and one["fits"] and one["applied"]
+    for trial in trials:
+        assert trial["saved"]["reserved"] == found["tried"]["before"]["reserved"] - trial["peak"]["reserved"]
+        assert trial["outcome"] in ("finished", "steps") and trial["fits"] and trial["applied"]
 
 
 @pytest.mark.slow

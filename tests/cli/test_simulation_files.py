@@ -50,8 +50,8 @@ def test_a_recording_has_the_report_and_what_the_step_begins_with(tmp_path: Path
     recording = read_recording(path)
     before = recording.counter("before")
     assert before is not None and before.requested is not None
-    assert sum(one.bytes for one in recording.held) == before.requested.current
-    assert {one.category for one in recording.held} >= {"parameter", "optimizer state"}
+    assert sum(holding.bytes for holding in recording.held) == before.requested.current
+    assert {holding.category for holding in recording.held} >= {"parameter", "optimizer state"}
     assert {event.source.rpartition("/")[2] for event in recording.run("warm") if event.bytes > 0} <= {
         f"train.py:{n}" for n in range(1, 20)
     }
@@ -181,7 +181,7 @@ def test_settings_that_a_release_does_not_take_are_named(tmp_path: Path) -> None
     conf = "large_segment_size_mb:40,expandable_segments:True,no_such_thing:3"
     snapshot["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": conf, "irscope_torch": "2.8"}
     path.write_bytes(pickle.dumps(snapshot))
-    [note] = [one for one in explain_file(path).report().notes if "does not take" in one]
+    [note] = [note for note in explain_file(path).report().notes if "does not take" in note]
     assert note.startswith("torch 2.8 does not take ") and "no_such_thing:3" in note and "expandable" not in note
     # What the program set itself holds as well, and a release whose rules are not known is named.
     divisions = {str(1 << power): 4 * (power > 7) for power in range(16)}
@@ -190,6 +190,6 @@ def test_settings_that_a_release_does_not_take_are_named(tmp_path: Path) -> None
     for settings, offered in ((set_by_calls, 1), (unset, 3)):
         snapshot["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": False, "irscope_torch": "2.99", **settings}
         path.write_bytes(pickle.dumps(snapshot))
-        found = explain_file(path)
-        assert [note for note in found.report().notes if "torch 2.99, which the file names, are not known" in note]
-        assert len([change for change in found.tried[1] if change.change.conf]) == offered
+        explanation = explain_file(path)
+        assert [note for note in explanation.report().notes if "torch 2.99, which the file names, are not known" in note]
+        assert len([change for change in explanation.tried[1] if change.change.conf]) == offered

@@ -50,7 +50,7 @@ def test_one_bad_tensor_does_not_spoil_the_others(tmp_path: Path, capsys: pytest
     assert rows["good"]["std"] == pytest.approx(0.02, rel=0.5) and rows["good"]["problem"] == ""
     assert (rows["empty"]["mean"], rows["empty"]["zeros"], rows["empty"]["problem"]) == (None, 0, "")
     assert (rows["nan"]["nan"], rows["nan"]["mean"]) == (2, None)
-    codes = {found["code"] for found in rows[""]["diagnostics"]}
+    codes = {row["code"] for row in rows[""]["diagnostics"]}
     assert codes == {"IRS440", "IRS441"}
 
 

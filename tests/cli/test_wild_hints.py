@@ -19,12 +19,12 @@ _NEEDS_A_RECORD = (custom_operator, unknown_operator)
 
 
 def _tables(said: Said, title: str) -> list[dict[str, object]]:
-    found = []
+    tables = []
     for table in json.loads(said.out)["reports"][0]["tables"]:
         if table["title"] == title:
             keys = [column["key"] for column in table["columns"]]
-            found += [dict(zip(keys, row, strict=True)) for row in table["rows"]]
-    return found
+            tables += [dict(zip(keys, row, strict=True)) for row in table["rows"]]
+    return tables
 
 
 def _causes(said: Said) -> dict[tuple[object, object], str]:

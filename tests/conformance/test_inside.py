@@ -25,11 +25,11 @@ def _check(cases: list[Case]) -> tuple[int, int]:
     for case in _small(cases):
         made = reference(case)
         for mode in MODES if made else ():
-            for one in findings(case, mode, made):
+            for finding in findings(case, mode, made):
                 shapes += 1
-                elements += one.elements is not None
-                if one.grade is Grade.WRONG or one.elements is False:
-                    wrong.append(f"{mode} {case.name} {one.name} ({one.op}): {one.said}")
+                elements += finding.elements is not None
+                if finding.grade is Grade.WRONG or finding.elements is False:
+                    wrong.append(f"{mode} {case.name} {finding.name} ({finding.op}): {finding.said}")
     assert not wrong, "\n".join(wrong[:20])
     return shapes, elements
 

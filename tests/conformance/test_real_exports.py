@@ -34,7 +34,7 @@ needs_exporter = pytest.mark.skipif(bool(missing_packages()), reason=f"needs {',
 
 def _check(graphs: list[Graded]) -> None:
     bad = [line for graded in graphs for line in graded.bad]
-    assert not any(found is Grade.WRONG for graded in graphs for found in graded.grades.values()), "\n".join(bad[:20])
+    assert not any(grade is Grade.WRONG for graded in graphs for grade in graded.grades.values()), "\n".join(bad[:20])
     for group, kinds in GROUPS.items():
         share = exact_share(graded for graded in graphs if graded.kind in kinds)
         assert share >= _LEAST_EXACT[group], "\n".join([f"{group}: {share:.2f} %", *bad[:20]])

@@ -27,7 +27,7 @@ def _loaded(folder: Path, base: str = "") -> Program:
 
 
 def _named(program: Program, what: str) -> str:
-    return next(one.value for one in program.assumed if one.what == what)
+    return next(assumption.value for assumption in program.assumed if assumption.what == what)
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -44,26 +44,26 @@ def test_what_an_adapter_is(tmp_path: Path) -> None:
     write_llama(tmp_path / "base")
     settings: dict[str, Any] = {"rank_pattern": {"v_proj": 3}, "alpha_pattern": {"v_proj": 6}, "modules_to_save": ["norm"]}
     folder = write_adapter(tmp_path / "adapter", str(tmp_path / "base"), weights=False, **settings)
-    found = read_adapter(folder)
-    assert found is not None
-    assert (found.base, found.base_from) == (str(tmp_path / "base"), "adapter_config.json")
-    assert (found.rank, found.targets) == (2, ("q_proj", "v_proj"))
-    assert found.rank_of("model.layers.0.self_attn.v_proj") == 3
-    assert found.scaling_of("model.layers.0.self_attn.v_proj") == 2
-    assert found.scaling_of("model.layers.0.self_attn.q_proj") == 2
-    assert found.is_beside("model.layers.1.self_attn.q_proj")
-    assert not found.is_beside("model.layers.1.self_attn.k_proj")
-    assert not found.is_beside("model.layers.1.self_attn.my_q_proj")
+    adapter = read_adapter(folder)
+    assert adapter is not None
+    assert (adapter.base, adapter.base_from) == (str(tmp_path / "base"), "adapter_config.json")
+    assert (adapter.rank, adapter.targets) == (2, ("q_proj", "v_proj"))
+    assert adapter.rank_of("model.layers.0.self_attn.v_proj") == 3
+    assert adapter.scaling_of("model.layers.0.self_attn.v_proj") == 2
+    assert adapter.scaling_of("model.layers.0.self_attn.q_proj") == 2
+    assert adapter.is_beside("model.layers.1.self_attn.q_proj")
+    assert not adapter.is_beside("model.layers.1.self_attn.k_proj")
+    assert not adapter.is_beside("model.layers.1.self_attn.my_q_proj")
 
 
 def test_stored_matrices_say_where_they_are(tmp_path: Path) -> None:
     """Also where adapter_config.json has a regular expression, which a stranger wrote and nobody runs."""
     write_llama(tmp_path / "base")
     folder = write_adapter(tmp_path / "adapter", "../base", target_modules="(a+)+$")
-    found = read_adapter(folder)
-    assert found is not None
-    assert sorted(found.pairs) == sorted(f"model.layers.{layer}.self_attn.{name}_proj" for layer in range(2) for name in "qv")
-    assert not found.further
+    adapter = read_adapter(folder)
+    assert adapter is not None
+    assert sorted(adapter.pairs) == sorted(f"model.layers.{layer}.self_attn.{name}_proj" for layer in range(2) for name in "qv")
+    assert not adapter.further
     assert count_parameters(_loaded(folder)).count == BASE + ADDED
 
 

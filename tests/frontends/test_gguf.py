@@ -316,8 +316,8 @@ def _files(draw: st.DrawFn) -> Gguf:
 def test_any_sound_file_reads_as_it_was_written(file: Gguf) -> None:
     with tempfile.TemporaryDirectory() as folder:
         header = read_header(file.write(Path(folder) / "model.gguf"))
-    assert {one.name: (one.dtype, one.shape) for one in header.tensors} == dict(file.tensors)
-    assert [CODES[one.dtype] for one in header.tensors] == [one.code for one in header.tensors]
+    assert {tensor.name: (tensor.dtype, tensor.shape) for tensor in header.tensors} == dict(file.tensors)
+    assert [CODES[tensor.dtype] for tensor in header.tensors] == [tensor.code for tensor in header.tensors]
 
 
 @settings(max_examples=300, deadline=None)

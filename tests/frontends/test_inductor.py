@@ -70,7 +70,7 @@ def test_a_wrapper_allocates_what_its_run_allocated(name: str) -> None:
         wanted.remove(inside)  # what the kernel of attention's backward takes for itself: the library's, not the wrapper's
     assert events(model.program) == wanted
     assert model.program.format == "inductor"
-    assert not [one for one in model.diagnostics if one.code == "IRS129"]
+    assert not [diagnostic for diagnostic in model.diagnostics if diagnostic.code == "IRS129"]
 
 
 @pytest.mark.parametrize(("name", "bind"), [("conv", {}), ("conv_dyn", {"s77": 4}), ("mlp_cuda", {})])
@@ -81,7 +81,7 @@ def test_a_package_allocates_what_its_run_allocated(tmp_path: Path, name: str, b
         wanted.remove(inside)  # what oneDNN takes within a convolution: the library's, not the wrapper's
     assert events(model.program) == wanted
     assert model.program.format == "aoti"
-    assert not [one for one in model.diagnostics if one.code == "IRS129"]
+    assert not [diagnostic for diagnostic in model.diagnostics if diagnostic.code == "IRS129"]
 
 
 def test_constants_of_a_package_have_their_names_roles_and_sizes(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_forms_of_other_versions_are_read(tmp_path: Path, name: str) -> None:
     path.write_text(LAYOUTS[name])
     model = opened(path)
     assert events(model.program) == ALLOCATED[name]
-    assert not [one for one in model.diagnostics if one.code == "IRS129"]
+    assert not [diagnostic for diagnostic in model.diagnostics if diagnostic.code == "IRS129"]
 
 
 def test_streams_and_sizes_of_them(tmp_path: Path) -> None:
@@ -117,13 +117,13 @@ def test_streams_and_sizes_of_them(tmp_path: Path) -> None:
     path.write_text(LAYOUTS["streams"])
     model = opened(path, s72=100)
     assert events(model.program) == [400]
-    assert not [one for one in model.diagnostics if one.code == "IRS129"]
+    assert not [diagnostic for diagnostic in model.diagnostics if diagnostic.code == "IRS129"]
 
 
 def test_branches_are_named_not_guessed(tmp_path: Path) -> None:
     path = tmp_path / "output_code.py"
     path.write_text(LAYOUTS["branches"])
-    (told,) = [one for one in opened(path).diagnostics if one.code == "IRS129"]
+    (told,) = [diagnostic for diagnostic in opened(path).diagnostics if diagnostic.code == "IRS129"]
     assert "if arg0_1.item():" in told.message
 
 
@@ -184,7 +184,7 @@ def test_a_package_for_cuda_costs_what_the_folder_does(tmp_path: Path) -> None:
 
 def test_kernels_of_unknown_cost_are_told_together(tmp_path: Path) -> None:
     found = card(opened(package(tmp_path, "conv")))
-    (told,) = [one for one in found.diagnostics if one.code == "IRS401"]
+    (told,) = [diagnostic for diagnostic in found.diagnostics if diagnostic.code == "IRS401"]
     assert "4 generated kernels" in told.message and "cpp_fused_convolution_0, cpp_fused__native" in told.message
 
 
@@ -222,7 +222,7 @@ def test_padded_strides_count_before_sizes_are_bound(tmp_path: Path) -> None:
 def test_of_several_models_one_is_chosen(tmp_path: Path) -> None:
     path = package(tmp_path, first="conv", second="mlp_cuda")
     model = opened(path)
-    assert [one.code for one in model.diagnostics if one.code == "IRS137"] == ["IRS137"]
+    assert [diagnostic.code for diagnostic in model.diagnostics if diagnostic.code == "IRS137"] == ["IRS137"]
     assert events(open_model(path, LoadOptions(method="second")).program) == EVENTS["mlp"]
     with pytest.raises(LoadError, match="no model 'third'"):
         open_model(path, LoadOptions(method="third"))
@@ -230,11 +230,11 @@ def test_of_several_models_one_is_chosen(tmp_path: Path) -> None:
 
 def test_a_line_that_is_not_understood_is_named_and_counted(tmp_path: Path) -> None:
     text = (DATA / "mlp" / "output_code.py").read_text()
-    line = next(number for number, one in enumerate(text.splitlines(), 1) if "buf5 = buf4; del buf4" in one)
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if "buf5 = buf4; del buf4" in line)
     path = tmp_path / "output_code.py"
     path.write_text(text.replace("            buf5 = buf4; del buf4  # reuse\n", "            buf5 = conjure(buf4)\n", 1))
     model = opened(path)
-    (told,) = [one for one in model.diagnostics if one.code == "IRS129"]
+    (told,) = [diagnostic for diagnostic in model.diagnostics if diagnostic.code == "IRS129"]
     assert f"line {line} (buf5 = conjure(buf4))" in told.message
     assert [node.attrs["line"] for node in model.graph if node.op == "inductor.unread"] == [line]
 

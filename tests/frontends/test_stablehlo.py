@@ -315,7 +315,7 @@ def test_what_the_library_of_the_compiler_takes_in(what: str, tmp_path: Path) ->
         f"return %0, {also} : tensor<64xf32>, {WIDE}\n}}"
     )
     plan = irscope.run(opened(text, tmp_path), "xla-memory")["xla-memory"].value
-    assert sum(one.size for one in plan.storages if one.size == 64 * 128 * 4 and not one.is_output) == stored
+    assert sum(storage.size for storage in plan.storages if storage.size == 64 * 128 * 4 and not storage.is_output) == stored
 
 
 @every("suffix", [".mlir.gz", ".jaxexport"])
@@ -508,7 +508,7 @@ def test_bytecode_is_the_program_of_the_text(path: Path) -> None:
     if path.stem != "top_k":  # which an export writes as a sort
         assert [(node.op, dict(node.attrs)) for node in graph.walk()] == [(node.op, dict(node.attrs)) for node in text.walk()]
         assert [(node.scope.path, node.loc and node.loc.line) for node in graph] == [
-            (one.scope.path, one.loc and one.loc.line) for one in text
+            (char.scope.path, char.loc and char.loc.line) for char in text
         ]
 
 

@@ -125,7 +125,7 @@ def taken_for_identity(tree: ast.Module) -> set[str]:
 
 def test_models_are_told_apart_by_typed_places_and_measured_digests(root: Path) -> None:
     audit = {name: tree for name, tree in modules(root) if name.startswith("irscope/tools/audit/") and name != IDENTIFIES}
-    assert {name: found for name, tree in audit.items() if (found := taken_for_identity(tree))} == {}
+    assert {name: taken for name, tree in audit.items() if (taken := taken_for_identity(tree))} == {}
 
 
 @pytest.mark.parametrize(

@@ -27,5 +27,5 @@ def test_no_figure_of_the_house_is_above_its_ceiling(root: Path) -> None:
 
 
 def test_the_count_of_mutants_finds_the_tests_of_a_module() -> None:
-    mutant = next(one for one in mutations._places("irscope.amounts") if one.kind == "comparison")
+    mutant = next(place for place in mutations._places("irscope.amounts") if place.kind == "comparison")
     assert "tests/unit/test_files.py" in mutations.concerned(mutant)

@@ -83,7 +83,7 @@ def test_every_pattern_refuses_a_sentence(pattern: str) -> None:
 @every("page", PAGES, ids=lambda page: page.name)
 def test_pages_are_plain_english(page: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
-    assert not [f"{page.name}:{number}: {found[0]!r}" for number, line in enumerate(lines, 1) if (found := _PATTERN.search(line))]
+    assert not [f"{page.name}:{number}: {match[0]!r}" for number, line in enumerate(lines, 1) if (match := _PATTERN.search(line))]
 
 
 def messages(path: Path) -> Iterator[tuple[int, str]]:
@@ -100,10 +100,10 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
 @pytest.mark.slow
 def test_messages_are_plain_english() -> None:
     assert not [
-        f"{path.relative_to(ROOT)}:{line}: {found[0]!r} in {text!r}"
+        f"{path.relative_to(ROOT)}:{line}: {match[0]!r} in {text!r}"
         for path in SOURCES
         for line, text in messages(path)
-        if (found := _PATTERN.search(text))
+        if (match := _PATTERN.search(text))
     ]
 
 

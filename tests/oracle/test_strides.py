@@ -31,7 +31,7 @@ def _arrangements(x: Tensor, rng: random.Random) -> list[tuple[str, Op]]:
     rank = x.dim()
     order = rng.sample(range(rank), rank)
     axis = rng.randrange(rank)
-    found: list[tuple[str, Op]] = [
+    arrangements: list[tuple[str, Op]] = [
         (f"permute {order}", lambda t: t.permute(order)),
         (f"transpose {axis}", lambda t: t.transpose(axis, -1)),
         (f"step {axis}", lambda t: t[(slice(None),) * axis + (slice(None, None, 2),)]),
@@ -44,9 +44,9 @@ def _arrangements(x: Tensor, rng: random.Random) -> list[tuple[str, Op]]:
         (f"expand {axis}", lambda t: t.select(axis, 0).unsqueeze(axis).expand(t.shape)),
     ]
     if rank == 4:
-        found += [("channels last", lambda t: t.contiguous(memory_format=torch.channels_last))] * 4
-        found += [("to channels last", lambda t: t.to(memory_format=torch.channels_last))]
-    return found
+        arrangements += [("channels last", lambda t: t.contiguous(memory_format=torch.channels_last))] * 4
+        arrangements += [("to channels last", lambda t: t.to(memory_format=torch.channels_last))]
+    return arrangements
 
 
 def _operators(x: Tensor, rng: random.Random) -> list[tuple[str, Op]]:
@@ -56,7 +56,7 @@ def _operators(x: Tensor, rng: random.Random) -> list[tuple[str, Op]]:
     other = rng.sample(range(rank), rank)
     split = rng.randrange(rank - 1)
     vector = torch.ones(x.shape[-1], dtype=x.dtype)
-    found: list[tuple[str, Op]] = [
+    operators: list[tuple[str, Op]] = [
         ("exp", lambda t: t.exp()),
         ("relu", lambda t: functional.relu(t)),
         ("gelu", lambda t: functional.gelu(t)),
@@ -108,7 +108,7 @@ def _operators(x: Tensor, rng: random.Random) -> list[tuple[str, Op]]:
     ]
     if rank == 4:
         weight = torch.ones(4, x.shape[1], 1, 1, dtype=x.dtype)
-        found += [
+        operators += [
             ("conv", lambda t: functional.conv2d(t, weight)),
             ("conv of channels last", lambda t: functional.conv2d(t, torch.ones(4, t.shape[1], 3, 3, dtype=t.dtype), padding=1)),
             ("conv transposed", lambda t: functional.conv_transpose2d(t, torch.ones(t.shape[1], 4, 2, 2, dtype=t.dtype))),
@@ -127,7 +127,7 @@ def _operators(x: Tensor, rng: random.Random) -> list[tuple[str, Op]]:
             ("attention", lambda t: functional.scaled_dot_product_attention(t, t, t)),
             ("pixel_shuffle", lambda t: functional.pixel_shuffle(t.repeat(1, 4, 1, 1), 2)),
         ]
-    return found
+    return operators
 
 
 class _Chain(nn.Module):
@@ -138,13 +138,13 @@ class _Chain(nn.Module):
         self.steps = steps
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        found: list[Tensor] = []
+        tensors: list[Tensor] = []
         for step in self.steps:
             result = step(x)
             results = (result,) if isinstance(result, Tensor) else tuple(result)
-            found.extend(results)
+            tensors.extend(results)
             x = results[0]
-        return tuple(found)
+        return tuple(tensors)
 
 
 def _chosen(rng: random.Random) -> tuple[Tensor, list[str], list[Op]]:

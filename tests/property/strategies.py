@@ -213,8 +213,8 @@ class _Maker:
         level.values.extend(node.outputs)
 
     def scope(self) -> Scope:
-        found: Scope = self.draw(st.sampled_from(self.scopes))
-        return found
+        scope: Scope = self.draw(st.sampled_from(self.scopes))
+        return scope
 
 
 @st.composite

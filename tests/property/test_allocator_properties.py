@@ -367,11 +367,11 @@ def test_buffers_alive_together_share_no_byte(drawn: Buffers, alignment: int, se
     plan = make_plan(lower, upper, size, alignment, seconds)
     assert plan.max_live <= plan.height
     assert all(offset % alignment == 0 and offset >= 0 for offset in plan.offsets)
-    for one in range(len(drawn)):
-        assert lower[one] == upper[one] or plan.offsets[one] + size[one] <= plan.height
-        for other in range(one):
-            if max(lower[one], lower[other]) < min(upper[one], upper[other]) and size[one] and size[other]:
-                assert plan.offsets[one] + size[one] <= plan.offsets[other] or plan.offsets[other] + size[other] <= plan.offsets[one]
+    for index in range(len(drawn)):
+        assert lower[index] == upper[index] or plan.offsets[index] + size[index] <= plan.height
+        for other in range(index):
+            if max(lower[index], lower[other]) < min(upper[index], upper[other]) and size[index] and size[other]:
+                assert plan.offsets[index] + size[index] <= plan.offsets[other] or plan.offsets[other] + size[other] <= plan.offsets[index]
 
 
 @given(st.lists(lives, max_size=5))

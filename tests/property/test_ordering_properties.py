@@ -54,7 +54,7 @@ def all_orders(problem: OrderProblem) -> Iterator[list[int]]:
         if len(order) == len(problem):
             yield list(order)
         for op in range(len(problem)):
-            if op not in order and all(one in order for one in problem.before[op]):
+            if op not in order and all(earlier in order for earlier in problem.before[op]):
                 yield from longer([*order, op])
 
     return longer([])
@@ -69,8 +69,8 @@ def test_a_cut_is_the_least_of_all_orders(problem: OrderProblem) -> None:
     for op, expected in least.items():
         cut = least_while_running(problem, op)
         assert cut.bytes == expected
-        first = [*(one for one in range(len(problem)) if one in cut.done), op]
-        rest = [one for one in range(len(problem)) if one not in first]
+        first = [*(index for index in range(len(problem)) if index in cut.done), op]
+        rest = [index for index in range(len(problem)) if index not in first]
         assert problem.is_valid([*first, *rest])
         assert problem.needs([*first, *rest])[len(cut.done)] == expected
 
@@ -147,8 +147,8 @@ def test_no_beam_is_needed_where_a_short_exact_search_knows(monkeypatch: pytest.
 
     monkeypatch.setattr(solve, "beam", refuse)
     problem = layered(400, 12, 1)
-    found = best_order(problem)
-    assert found.method == "exact search" and found.proven and problem.peak(found.order) == found.peak
+    ordering = best_order(problem)
+    assert ordering.method == "exact search" and ordering.proven and problem.peak(ordering.order) == ordering.peak
 
 
 @given(problems())
@@ -160,9 +160,9 @@ def test_time_runs_backwards_as_well(problem: OrderProblem) -> None:
 @given(problems(most=25))
 @settings(max_examples=40)
 def test_bound_peak_and_order_as_written_stand_in_this_order(problem: OrderProblem) -> None:
-    found = best_order(problem, seconds=1)
-    assert problem.is_valid(found.order)
-    assert found.bound <= found.peak == problem.peak(found.order) <= found.as_written
+    ordering = best_order(problem, seconds=1)
+    assert problem.is_valid(ordering.order)
+    assert ordering.bound <= ordering.peak == problem.peak(ordering.order) <= ordering.as_written
 
 
 @given(problems(most=20))
@@ -195,8 +195,8 @@ def test_a_chain_with_a_branch_that_can_wait() -> None:
     """Two branches from one source: the one that shrinks its input goes first."""
     storages = [Storage(10, (0, 1, 3)), Storage(100, (1, 2)), Storage(1, (2, 5)), Storage(100, (3, 4)), Storage(1, (4, 5))]
     problem = order_problem([(), (0,), (1,), (0,), (3,), (2, 4)], storages)
-    found = best_order(problem)
-    assert found.proven and found.peak == problem.peak(found.order) == 111
+    ordering = best_order(problem)
+    assert ordering.proven and ordering.peak == problem.peak(ordering.order) == 111
 
 
 @pytest.mark.parametrize("seconds", [0.0])
@@ -224,7 +224,7 @@ def aliased(seed: int) -> OrderProblem:
     """Up to 9 operators; views and writes in place make several of them touch one storage."""
     chance = random.Random(seed)
     count = chance.randint(2, 9)
-    before = [{one for one in range(op) if chance.random() < 0.25} for op in range(count)]
+    before = [{index for index in range(op) if chance.random() < 0.25} for op in range(count)]
     storages = []
     for _ in range(chance.randint(1, count + 3)):
         touches = chance.sample(range(count), chance.randint(1, min(4, count)))
@@ -242,7 +242,7 @@ def by_trying_all(problem: OrderProblem) -> tuple[int, dict[int, int]]:
         longer: dict[int, int] = {}
         for done, peak in peaks.items():
             for op in range(count):
-                if done >> op & 1 or any(not done >> one & 1 for one in problem.before[op]):
+                if done >> op & 1 or any(not done >> earlier & 1 for earlier in problem.before[op]):
                     continue
                 need = needs(problem, done, op)
                 least[op] = min(need, least.get(op, need))
@@ -290,11 +290,11 @@ def test_exact_search_finds_the_best_of_all_orders_of_shared_storages(
 
 def test_the_whole_search_proves_the_best_of_all_orders(answers: list[tuple[OrderProblem, int, dict[int, int]]]) -> None:
     for problem, peak, _ in answers:
-        found = best_order(problem)
-        assert problem.is_valid(found.order) and found.proven and found.peak == problem.peak(found.order) == peak
+        ordering = best_order(problem)
+        assert problem.is_valid(ordering.order) and ordering.proven and ordering.peak == problem.peak(ordering.order) == peak
         necessary = Necessary(problem, peak)
         necessary.run(lambda: False)
-        assert not necessary.impossible and necessary.strengthened().is_valid(found.order)
+        assert not necessary.impossible and necessary.strengthened().is_valid(ordering.order)
 
 
 # Schedules and plans of any model: the order is valid, the peak is the one that liveness finds afterwards, no two buffers share a byte.
@@ -368,12 +368,12 @@ def test_no_two_buffers_alive_at_once_share_a_byte(program: Program, alignment: 
 def test_an_order_within_a_limit_of_latency_takes_no_longer(problem: OrderProblem, data: st.DataObject) -> None:
     seconds = [data.draw(st.integers(0, 4)) for _ in range(len(problem))]
     limit = LatencyLimit(problem, seconds, data.draw(st.sampled_from([0.0, 0.05, 0.5])))
-    found = best_order(problem, seconds=0.5, limit=limit)
-    assert problem.is_valid(found.order) and found.bound <= found.peak <= found.as_written
-    assert limit.length(found.order) <= limit.as_written * (1 + limit.share) + 1e-6
+    ordering = best_order(problem, seconds=0.5, limit=limit)
+    assert problem.is_valid(ordering.order) and ordering.bound <= ordering.peak <= ordering.as_written
+    assert limit.length(ordering.order) <= limit.as_written * (1 + limit.share) + 1e-6
     earliest = limit.earliest()
     assert problem.is_valid(earliest)
-    assert limit.length(earliest) <= limit.length(found.order) + 1e-6
+    assert limit.length(earliest) <= limit.length(ordering.order) + 1e-6
     assert abs(limit.critical_path - longest_path(problem, seconds)) < 1e-6
 
 
@@ -381,7 +381,7 @@ def longest_path(problem: OrderProblem, seconds: list[int]) -> float:
     """The critical path, worked out node by node."""
     ends: list[float] = []
     for op, before in enumerate(problem.before):
-        ends.append(seconds[op] + max((ends[one] for one in before), default=0.0))
+        ends.append(seconds[op] + max((ends[earlier] for earlier in before), default=0.0))
     return max(ends, default=0.0)
 
 
@@ -404,28 +404,28 @@ def network(seed: int, count: int) -> tuple[OrderProblem, Recipe]:
             touches.append([])
         for one in {makes[one] for one in reads[op]} | {makes[op]}:
             touches[one].append(op)
-    read = {one for earlier in reads for one in earlier}
+    read = {predecessor for earlier in reads for predecessor in earlier}
     kept = {makes[op] for op in range(count) if op not in read}
     storages = [Storage(chance.randint(1, 50), tuple(users), is_output=number in kept) for number, users in enumerate(touches)]
     cost = [None if chance.random() < 0.1 else chance.randint(0, 9) for _ in range(count)]
     return order_problem(reads, storages, [chance.choice((0, 5)) for _ in range(count)]), Recipe(reads, makes, cost)
 
 
-def check(first: Repeated, found: Repeated, most: int) -> None:
+def check(first: Repeated, repeated: Repeated, most: int) -> None:
     """Everything that has to hold of an order with repetitions."""
-    problem, recipe = found.problem, found.recipe
-    assert problem.is_valid(range(len(problem))) and found.peak <= first.peak
-    assert found.spent == sum(recipe.cost[op] or 0 for op, again in enumerate(found.again) if again) <= most
-    assert sorted(op for op, again in zip(found.source, found.again, strict=True) if not again) == list(range(len(first.problem)))
+    problem, recipe = repeated.problem, repeated.recipe
+    assert problem.is_valid(range(len(problem))) and repeated.peak <= first.peak
+    assert repeated.spent == sum(recipe.cost[op] or 0 for op, again in enumerate(repeated.again) if again) <= most
+    assert sorted(op for op, again in zip(repeated.source, repeated.again, strict=True) if not again) == list(range(len(first.problem)))
     original = {source: op for op, source in enumerate(first.source)}
     for op, earlier in enumerate(recipe.reads):
-        assert not (found.again[op] and recipe.cost[op] is None)
+        assert not (repeated.again[op] and recipe.cost[op] is None)
         # The same operands, made by whichever run of their makers.
-        same = [found.source[one] for one in earlier]
-        assert same == [first.source[one] for one in first.recipe.reads[original[found.source[op]]]]
-        for one in earlier:
-            assert one < op
-            assert one in problem.storages[recipe.makes[one]].touches and op in problem.storages[recipe.makes[one]].touches
+        same = [repeated.source[predecessor] for predecessor in earlier]
+        assert same == [first.source[read] for read in first.recipe.reads[original[repeated.source[op]]]]
+        for before in earlier:
+            assert before < op
+            assert before in problem.storages[recipe.makes[before]].touches and op in problem.storages[recipe.makes[before]].touches
         assert op in problem.storages[recipe.makes[op]].touches
 
 
@@ -445,8 +445,8 @@ def test_a_broadcast_is_made_again_rather_than_kept() -> None:
     sizes = [100, 1, 100, 100, 1, 1]
     touches: list[list[int]] = [[op] for op in range(6)]
     for op, earlier in enumerate(reads):
-        for one in earlier:
-            touches[one].append(op)
+        for predecessor in earlier:
+            touches[predecessor].append(op)
     storages = [Storage(size, tuple(users), is_output=op == 5) for op, (size, users) in enumerate(zip(sizes, touches, strict=True))]
     problem = order_problem(reads, storages)
     assert problem.peak(range(6)) == 300

@@ -133,7 +133,7 @@ def values(name: str, type_: Any) -> st.SearchStrategy[Any]:
     if origin is Annotated:
         return values(name, arguments[0])
     if origin in (Union, types.UnionType):
-        return st.one_of([values(name, one) for one in arguments])
+        return st.one_of([values(name, argument) for argument in arguments])
     if origin is tuple:
         return st.lists(values(name, arguments[0]), max_size=3).map(tuple)
     if origin is Literal:
@@ -160,7 +160,7 @@ def models() -> list[Model]:
 def test_options_of_a_pass(name: str, models: list[Model]) -> None:
     cls = default_registry().find(name)
     options = {key: values(key, type_) for key, type_ in option_types(cls).items()}
-    needed = {one.name for one in fields(cls) if one.default is MISSING and one.default_factory is MISSING}
+    needed = {field.name for field in fields(cls) if field.default is MISSING and field.default_factory is MISSING}
 
     @settings(max_examples=8, suppress_health_check=list(HealthCheck))
     @given(chosen=st.fixed_dictionaries({key: options.pop(key) for key in needed}, optional=options), which=st.sampled_from([0, 1]))

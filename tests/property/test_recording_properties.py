@@ -70,8 +70,8 @@ LINES = base_lines()
 def read_or_refuse(content: bytes) -> None:
     path = saved(content)
     try:
-        found = read_recording(path)
-        assert all(event.op is None or event.op < len(found.ops) for event in found.events)
+        recording = read_recording(path)
+        assert all(event.op is None or event.op < len(recording.ops) for event in recording.events)
     except LoadError as error:
         if "\n" in str(error):
             raise

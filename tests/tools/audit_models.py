@@ -51,7 +51,7 @@ def attention(rng: random.Random) -> bytes:
     """One head of attention over an open sequence."""
     width = rng.choice((16, 32, 64))
     weights = [numpy_helper.from_array(np.zeros((width, width), np.float32), name) for name in ("wq", "wk", "wv")]
-    nodes = [helper.make_node("MatMul", ["x0", one.name], [one.name[1:]]) for one in weights]
+    nodes = [helper.make_node("MatMul", ["x0", weight.name], [weight.name[1:]]) for weight in weights]
     nodes += [
         helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
         helper.make_node("MatMul", ["q", "kt"], ["s"]),

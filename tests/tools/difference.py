@@ -79,9 +79,9 @@ class _Comparison:
             for index, (left, right) in enumerate(zip_longest(ours, others)):
                 if left is None or right is None:
                     return f"the first has {len(ours)} {what}s, the second {len(others)}"
-                found = self._definition(f"{what} {index}", left, right)
-                if found is not None:
-                    return found
+                declarations = self._definition(f"{what} {index}", left, right)
+                if declarations is not None:
+                    return declarations
         for left, right in zip(a.weights, b.weights, strict=True):
             if not _same_payload(a.data.get(left), b.data.get(right)):
                 data = [payload_text(data) if data is not None else "" for data in (a.data.get(left), b.data.get(right))]

@@ -189,7 +189,7 @@ def _sizes(cache: Any) -> Iterator[tuple[str, int]]:
         layers = getattr(part, "layers", None)
         for number, layer in enumerate(layers or ()):
             yield f"{prefix}{number}", _bytes(vars(layer))
-        others = {name: one for name, one in vars(part).items() if name != "layers"} if hasattr(part, "__dict__") else part
+        others = {name: variable for name, variable in vars(part).items() if name != "layers"} if hasattr(part, "__dict__") else part
         if _bytes(others):
             yield f"{prefix}all", _bytes(others)
 
@@ -278,7 +278,7 @@ def _row(name: str, lengths: list[int], new: int, batch: int, kind: str, answer:
         return
     formulas = list(dict.fromkeys(formula for _, formula in found))
     is_equal = [one for one, _ in found] == held
-    answer.put((name, "equal" if is_equal else "differs", f"{[sum(one.values()) for one in held]} {formulas}"))
+    answer.put((name, "equal" if is_equal else "differs", f"{[sum(holding.values()) for holding in held]} {formulas}"))
     if not is_equal:
         for prompt, has, (says, _) in zip(lengths, held, found, strict=True):
             print(name, prompt, "holds", has, "told", says, file=sys.stderr)

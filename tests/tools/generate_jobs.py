@@ -78,7 +78,7 @@ def differences(row: dict[str, Any], found: dict[str, Any]) -> list[str]:
     parts = [phases[name] for name in ("prefill", "decode") if name in phases]
     said = []
     for key in COUNTERS:
-        load, cold = phases["load"][key], (max(one[key]["peak"] for one in parts), parts[-1][key]["after"])
+        load, cold = phases["load"][key], (max(part[key]["peak"] for part in parts), parts[-1][key]["after"])
         for name, true, counted in (("load", row["load"][key], (load["peak"], load["after"])), ("generate", row["cold"][key], cold)):
             for when, expected, value in zip(("peak", "after"), _pair(true), counted, strict=True):
                 if expected != value:

@@ -58,7 +58,7 @@ def flops_of(node: torch.fx.Node) -> float:
 
 def moved_bytes(node: torch.fx.Node) -> int:
     """Bytes that a node reads and writes when each operand moves once."""
-    sources = [one.meta.get("val") for one in node.all_input_nodes]
+    sources = [node.meta.get("val") for node in node.all_input_nodes]
     return _bytes(tree_leaves(sources)) + _bytes(tree_leaves(node.meta.get("val")))
 
 
@@ -67,7 +67,7 @@ def _value(one: Any) -> Any:
 
 
 def _bytes(values: Iterable[object]) -> int:
-    return sum(one.numel() * one.element_size() for one in values if isinstance(one, torch.Tensor))
+    return sum(value.numel() * value.element_size() for value in values if isinstance(value, torch.Tensor))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -127,11 +127,11 @@ class _Reader:
                 made = self._operator(node)
                 if made is not None:
                     operators.append(made)
-        results = {self._number(one) for node in self._outputs() for one in tensors_of(node)}
-        kept = {self._number(one) for node in self.joint.graph.nodes if self._stays(node) for one in tensors_of(node)}
+        results = {self._number(tensor) for node in self._outputs() for tensor in tensors_of(node)}
+        kept = {self._number(tensor) for node in self.joint.graph.nodes if self._stays(node) for tensor in tensors_of(node)}
         storages = [
-            StepStorage(one.name, one.size, one.is_input, (number in results) or (number in kept))
-            for number, one in enumerate(self.storages)
+            StepStorage(storage.name, storage.size, storage.is_input, (number in results) or (number in kept))
+            for number, storage in enumerate(self.storages)
         ]
         return checkpoint_problem(operators, storages, replay_random=replay_random)
 
@@ -145,9 +145,9 @@ class _Reader:
 
     def _operator(self, node: torch.fx.Node) -> StepOperator | None:
         known = len(self.storages)
-        sources = [tensor for one in node.all_input_nodes for tensor in tensors_of(one)]
+        sources = [tensor for node in node.all_input_nodes for tensor in tensors_of(node)]
         reads = {self._number(tensor) for tensor in sources}
-        changed = {self._number(tensor) for one in changed_by(node) for tensor in tensors_of(one)}
+        changed = {self._number(tensor) for node in changed_by(node) for tensor in tensors_of(node)}
         made = {self._number(tensor, node.name) for tensor in tensors_of(node)}
         new = {number for number in made if number >= known}
         if not new and not changed:
@@ -196,7 +196,7 @@ class _Reader:
 
 def tensors_of(node: torch.fx.Node) -> list[torch.Tensor]:
     """Tensors among what a node gives."""
-    return [one for one in tree_leaves(node.meta.get("val")) if isinstance(one, torch.Tensor)]
+    return [leaf for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
 
 
 def changed_by(node: torch.fx.Node) -> list[torch.fx.Node]:
@@ -204,12 +204,12 @@ def changed_by(node: torch.fx.Node) -> list[torch.fx.Node]:
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []
-    found: list[torch.fx.Node] = []
+    nodes: list[torch.fx.Node] = []
     for at, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name)
-            found += [one for one in tree_leaves(given) if isinstance(one, torch.fx.Node)]
-    return found
+            nodes += [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.fx.Node)]
+    return nodes
 
 
 def _repeat(node: torch.fx.Node) -> Repeat:
@@ -262,7 +262,7 @@ def torch_budgets(joint: JointGraph, budgets: Sequence[float] = BUDGETS, costs: 
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     inputs = [tensors_of(node) for node in joint.graph.nodes if node.op == "placeholder"]
-    given = [one for tensors in inputs for one in tensors]
+    given = [tensor for tensors in inputs for tensor in tensors]
     kept = {node.name for node in joint.kept}
     for budget in budgets:
         module = torch.fx.GraphModule(torch.nn.Module(), _copied(joint.graph))
@@ -302,7 +302,7 @@ class _Pair:
             before = len(self.storages)
             of[node] = {key: around[key] if key in around else self._new(node.name, size) for key, size in _keys(node)}
             made = {number for number in of[node].values() if number >= before}
-            changed = {number for one in changed_by(node) for number in of[one].values()}
+            changed = {number for node in changed_by(node) for number in of[node].values()}
             if node.target is not operator.getitem and (made or changed):
                 reads = tuple(set(around.values()))
                 self.operators.append(StepOperator(node.name, reads, tuple(made | changed), self.seconds(node), phase))

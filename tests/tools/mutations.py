@@ -124,7 +124,7 @@ def _places(name: str) -> list[Mutant]:
     starts = [0]
     for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     seen: Counter[tuple[int, str, str, str]] = Counter()
 
     def visit(node: ast.AST, function: str, statement: ast.stmt | None) -> None:
@@ -139,7 +139,7 @@ def _places(name: str) -> list[Mutant]:
                 new_text = ast.unparse(ast.fix_missing_locations(copy.deepcopy(new)))
                 start, end = starts[old.lineno - 1] + old.col_offset, starts[(old.end_lineno or 0) - 1] + (old.end_col_offset or 0)
                 here = (id(statement), kind, ast.unparse(old), new_text)
-                found.append(
+                mutants.append(
                     Mutant(module.name, function, old.lineno, kind, ast.unparse(old), new_text, _head(statement), start, end, seen[here])
                 )
                 seen[here] += 1
@@ -151,7 +151,7 @@ def _places(name: str) -> list[Mutant]:
                     visit(child, function, statement)
 
     visit(module.tree, "", None)
-    return found
+    return mutants
 
 
 def _head(statement: ast.stmt) -> str:
@@ -175,7 +175,7 @@ def draw(seed: int, count: int) -> list[Mutant]:
 def found_again(mutant: Mutant) -> Mutant | None:
     """The same change in the tree as it is now: in its own module if it is there, else in the one place that has it."""
     own = product().get(mutant.module)
-    near = [one for one in _places(own.name) if one.same_change(mutant)] if own else []
+    near = [place for place in _places(own.name) if place.same_change(mutant)] if own else []
     name = mutant.function.rpartition(".")[2]
     exact = [one for one in near if one.function == mutant.function] or [one for one in near if one.function.endswith(name)]
     if exact:
@@ -187,7 +187,7 @@ def found_again(mutant: Mutant) -> Mutant | None:
 
 def _everywhere(statement: str) -> Iterator[Mutant]:
     for module in product().values():
-        yield from (one for one in _places(module.name) if one.statement == statement)
+        yield from (place for place in _places(module.name) if place.statement == statement)
 
 
 # Tests that concern a module

@@ -70,7 +70,7 @@ class Outcome:
 def saved(path: Path, level: str, folder: Path) -> tuple[onnx.ModelProto, list[str]]:
     """What a session saves, and the transformers that changed the graph."""
     target = folder / "optimised.onnx"
-    is_large = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*")) > _EXTERNAL_FROM
+    is_large = sum(path.stat().st_size for path in path.parent.glob(f"{path.name}*")) > _EXTERNAL_FROM
     command = [sys.executable, "-c", _SAVE, str(path), str(target), LEVELS[level], str(int(is_large))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode or not target.exists():
@@ -82,35 +82,35 @@ def saved(path: Path, level: str, folder: Path) -> tuple[onnx.ModelProto, list[s
 
 def compared(path: Path, level: str, show: bool = False) -> Outcome:
     """One file at one level."""
-    found = Outcome(path, level)
+    outcome = Outcome(path, level)
     try:
         with tempfile.TemporaryDirectory() as folder:
             model, theirs = saved(path, level, Path(folder))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
-        found.problem = f"onnxruntime: {error}"
-        return found
-    found.theirs = tuple(theirs)
+        outcome.problem = f"onnxruntime: {error}"
+        return outcome
+    outcome.theirs = tuple(theirs)
     try:
-        predicted, found.ours = _predicted(path, level, reordered(model))
+        predicted, outcome.ours = _predicted(path, level, reordered(model))
     except Exception as error:
         import traceback
 
         place = traceback.extract_tb(error.__traceback__)[-1]
-        found.problem = f"irscope: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-        return found
-    _lay_beside(model.graph, predicted.graph, onnx.load(str(path), load_external_data=False).graph, found)
+        outcome.problem = f"irscope: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+        return outcome
+    _lay_beside(model.graph, predicted.graph, onnx.load(str(path), load_external_data=False).graph, outcome)
     if show:
         for side, graph in (("onnxruntime", model.graph), ("irscope", predicted.graph)):
             print(f"--- {side}")
             print("\n".join(_lines(graph)))
-    return found
+    return outcome
 
 
 def reordered(model: onnx.ModelProto) -> list[str]:
     """The values that were reordered back from blocks, in the order in which that session happened to do it: their names tell."""
-    found = [node for node in model.graph.node if node.op_type == "ReorderOutput"]
-    found.sort(key=lambda node: int("".join(re.findall(r"_token_(\d+)$", node.name)) or -1))
-    return [node.output[0] for node in found]
+    nodes = [node for node in model.graph.node if node.op_type == "ReorderOutput"]
+    nodes.sort(key=lambda node: int("".join(re.findall(r"_token_(\d+)$", node.name)) or -1))
+    return [node.output[0] for node in nodes]
 
 
 def _predicted(path: Path, level: str, order: Sequence[str] = ()) -> tuple[onnx.ModelProto, tuple[str, ...]]:
@@ -139,48 +139,48 @@ def _values(body: Graph) -> Iterator[Value]:
 
 
 def _lines(graph: onnx.GraphProto, indent: str = "") -> list[str]:
-    found = []
+    lines = []
     for node in graph.node:
-        found.append(f"{indent}{node.domain and node.domain + '.'}{node.op_type} {list(node.input)} -> {list(node.output)}")
+        lines.append(f"{indent}{node.domain and node.domain + '.'}{node.op_type} {list(node.input)} -> {list(node.output)}")
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                found += _lines(attribute.g, indent + "    ")
-    return found
+                lines += _lines(attribute.g, indent + "    ")
+    return lines
 
 
 def _ops(graph: onnx.GraphProto) -> Counter[str]:
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     for node in graph.node:
-        found[f"{node.domain and node.domain + '.'}{node.op_type}"] += 1
+        counter[f"{node.domain and node.domain + '.'}{node.op_type}"] += 1
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                found += _ops(attribute.g)
-    return found
+                counter += _ops(attribute.g)
+    return counter
 
 
-def _lay_beside(theirs: onnx.GraphProto, ours: onnx.GraphProto, original: onnx.GraphProto, found: Outcome) -> None:
+def _lay_beside(theirs: onnx.GraphProto, ours: onnx.GraphProto, original: onnx.GraphProto, outcome: Outcome) -> None:
     mine, other = _ops(ours), _ops(theirs)
-    found.ops = Counter({op: other[op] - mine[op] for op in mine | other if other[op] != mine[op]})
+    outcome.ops = Counter({op: other[op] - mine[op] for op in mine | other if other[op] != mine[op]})
     # Names that a transformer makes differ between versions; those of the file are compared.
     own = _names(original)
     made = [[(node.op_type, *(name for name in node.output if name in own)) for node in graph.node] for graph in (theirs, ours)]
-    found.is_named = sorted(made[0]) == sorted(made[1])
+    outcome.is_named = sorted(made[0]) == sorted(made[1])
     # A graph that nothing changed is saved as it was read, and runs in another order.
-    found.is_ordered = made[0] == made[1] or not found.theirs
+    outcome.is_ordered = made[0] == made[1] or not outcome.theirs
     by_result = {tuple(node.output): node for node in ours.node}
     for node in theirs.node:
         mine_node = by_result.get(tuple(node.output))
         if mine_node is not None and (mine_node.op_type != node.op_type or len(mine_node.input) != len(node.input)):
-            found.wiring.append(f"{node.op_type}{list(node.input)} is here {mine_node.op_type}{list(mine_node.input)}")
+            outcome.wiring.append(f"{node.op_type}{list(node.input)} is here {mine_node.op_type}{list(mine_node.input)}")
 
 
 def _names(graph: onnx.GraphProto) -> set[str]:
-    found = {name for node in graph.node for name in node.output}
+    names = {name for node in graph.node for name in node.output}
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                found |= _names(attribute.g)
-    return found
+                names |= _names(attribute.g)
+    return names
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -195,26 +195,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outcomes = [compared(path, level) for path in paths]
         _print(level, outcomes)
         if options.verbose:
-            for one in outcomes:
-                if not one.is_equal and not one.problem:
-                    compared(one.path, level, show=True)
+            for outcome in outcomes:
+                if not outcome.is_equal and not outcome.problem:
+                    compared(outcome.path, level, show=True)
     return 0
 
 
 def _print(level: str, outcomes: Sequence[Outcome]) -> None:
-    for one in outcomes:
-        if not one.is_equal:
-            detail = one.problem or (
-                f"ops {dict(one.ops)} names {one.is_named} order {one.is_ordered} {one.wiring[:2]}\n"
-                f"        theirs {list(one.theirs)}\n        ours   {list(one.ours)}"
+    for outcome in outcomes:
+        if not outcome.is_equal:
+            detail = outcome.problem or (
+                f"ops {dict(outcome.ops)} names {outcome.is_named} order {outcome.is_ordered} {outcome.wiring[:2]}\n"
+                f"        theirs {list(outcome.theirs)}\n        ours   {list(outcome.ours)}"
             )
-            print(f"  {one.path}: {detail}")
-    ran = [one for one in outcomes if not one.problem.startswith("onnxruntime")]
+            print(f"  {outcome.path}: {detail}")
+    ran = [outcome for outcome in outcomes if not outcome.problem.startswith("onnxruntime")]
     equal, alike = sum(one.is_equal for one in ran), sum(one.has_equal_ops for one in ran)
     print(f"{level}: {equal} of {len(ran)} equal, {alike} with equal operators; {len(outcomes) - len(ran)} not run by onnxruntime")
     differs: Counter[str] = Counter()
-    for one in ran:
-        differs.update(dict.fromkeys(one.ops, 1))
+    for outcome in ran:
+        differs.update(dict.fromkeys(outcome.ops, 1))
     missing = Counter(name for one in ran if not one.is_equal for name in set(one.theirs) - set(one.ours))
     print(f"  operators that differ: {differs.most_common(12)}")
     print(f"  transformers that only onnxruntime applied: {missing.most_common(12)}")

@@ -134,7 +134,7 @@ async def test_numbers_below_one_another_are_of_one_unit(app: IrscopeApp, pilot:
     assert "* at quite_a_long_name=1" in text
     tree = app.browse.table
     cells = [[column.text(row) for column in tree.columns[2:]] for row in tree.shown.tolist()]
-    assert {one[:1] for row in cells for one in row} == {"*"}
+    assert {cell[:1] for row in cells for cell in row} == {"*"}
     assert "*1.00 KiB" in text
 
 

@@ -135,7 +135,7 @@ def test_rows_are_sorted_and_filtered() -> None:
     assert len(compare.table) == 1
     assert compare.table_title().startswith("nodes: 1 of 4")
     compare.set_filter("")
-    column = next(number for number, one in enumerate(compare.table.columns) if one.title == "measured")
+    column = next(number for number, column in enumerate(compare.table.columns) if column.title == "measured")
     compare.table.sort(column, reverse=True)
     assert compare.table.selected == 0 or compare.table.shown[0] == 1
 

@@ -64,7 +64,7 @@ def test_a_run_is_one_row_with_the_sum_of_its_modules() -> None:
     whole = text_of(shown.table.row_line(0, 100, selected=False))
     assert "0-11 × 12" in line
     assert line.split()[-2:] == whole.split()[-2:]
-    assert "12 modules built alike" in "".join(text_of(one) for one in select(shown, 2).detail())
+    assert "12 modules built alike" in "".join(text_of(line) for line in select(shown, 2).detail())
 
 
 def select(shown: Browse, row: int) -> Browse:

@@ -39,8 +39,8 @@ def memory(text: str, *, symbols: Symbols = UNICODE, lifetime: str = "auto") -> 
     opened = model(text)
     made = Memory(Browse(opened.program, Source("m.irs", settings=opened.manager.settings), symbols))
     made.browse.context = made.context.with_target(lifetime=lifetime)
-    found = opened.manager.run_one(analysis_of(opened.manager, made.context.liveness))
-    made.take(Found(made.context.target, Lives(found.value, made.browse.outline), counters_of(found.report()), measured(found.value)))
+    result = opened.manager.run_one(analysis_of(opened.manager, made.context.liveness))
+    made.take(Found(made.context.target, Lives(result.value, made.browse.outline), counters_of(result.report()), measured(result.value)))
     return made
 
 
@@ -50,11 +50,11 @@ def test_the_stack_adds_up_to_what_the_pass_says(text: str, lifetime: str) -> No
     made = memory(text, lifetime=lifetime)
     assert made.stack is not None
     assert made.found is not None
-    found = made.found.live.footprint
-    assert made.stack.total.tolist() == list(found.heights)
-    assert made.stack.total.max() == (found.peak.lo if found.peak.value is None else found.peak.value)
+    footprint = made.found.live.footprint
+    assert made.stack.total.tolist() == list(footprint.heights)
+    assert made.stack.total.max() == (footprint.peak.lo if footprint.peak.value is None else footprint.peak.value)
     made.toggle_base()
-    assert made.stack.total.tolist() == list(found.heights)
+    assert made.stack.total.tolist() == list(footprint.heights)
 
 
 def test_the_first_answer_goes_to_the_peak() -> None:

@@ -33,35 +33,35 @@ def made(shown: Browse, about: str) -> Column:
 
 def test_modules_have_the_sum_of_their_nodes() -> None:
     outline = browse(TWO_LAYERS).outline
-    found = sum_up(outline, "x", Kind.COUNT, lambda node: len(node.op))
-    assert found.values[0] == sum(len(node.op) for node in list(browse(TWO_LAYERS).program.graph)[:3])
+    column = sum_up(outline, "x", Kind.COUNT, lambda node: len(node.op))
+    assert column.values[0] == sum(len(node.op) for node in list(browse(TWO_LAYERS).program.graph)[:3])
 
 
 def test_what_is_unknown_is_left_out_of_a_sum_and_said_so() -> None:
     outline = browse(TWO_LAYERS).outline
-    found = sum_up(outline, "x", Kind.BYTES, lambda node: None if node.op == "nn.relu" else 1024)
-    assert found.text(0, UNICODE) == "≥2.00 KiB"
-    assert found.text(3, UNICODE) == "?"
-    assert found.text(2, UNICODE) == "1.00 KiB"
-    assert found.text(0, ASCII).isascii()
+    column = sum_up(outline, "x", Kind.BYTES, lambda node: None if node.op == "nn.relu" else 1024)
+    assert column.text(0, UNICODE) == "≥2.00 KiB"
+    assert column.text(3, UNICODE) == "?"
+    assert column.text(2, UNICODE) == "1.00 KiB"
+    assert column.text(0, ASCII).isascii()
 
 
 def test_what_is_inside_a_region_is_added_to_no_node() -> None:
     shown = browse(NESTED)
-    found = sum_up(shown.outline, "x", Kind.COUNT, lambda node: 1)
-    assert found.values[0] == 2
-    assert found.values[3] == 2
+    column = sum_up(shown.outline, "x", Kind.COUNT, lambda node: 1)
+    assert column.values[0] == 2
+    assert column.values[3] == 2
 
 
 def test_formulas_get_numbers_with_the_sizes() -> None:
     shown = browse(SYMBOLIC)
     assert shown.results.sizes is not None
     sizes = shown.results.sizes
-    found = sum_up(shown.outline, "x", Kind.BYTES, lambda node: sizes.values[shown.outline.row_of[node]])
-    assert "batch" in found.text(0, UNICODE)
-    bound = found.bound(Binding({"batch": 4}))
+    column = sum_up(shown.outline, "x", Kind.BYTES, lambda node: sizes.values[shown.outline.row_of[node]])
+    assert "batch" in column.text(0, UNICODE)
+    bound = column.bound(Binding({"batch": 4}))
     assert bound.text(2, UNICODE) == "4.00 KiB"
-    shown.results.choose(found)
+    shown.results.choose(column)
     shown.set_sizes("batch=4")
     assert shown.results.chosen is not None
     assert shown.results.chosen.text(2, UNICODE) == "4.00 KiB"
@@ -92,13 +92,13 @@ def test_a_table_of_a_report_by_node_or_by_name() -> None:
     nodes = list(shown.program.graph)
     by_node = Table.of([(5,), (7,), (9,)], columns=["size:bytes"], keys=[nodes[0], nodes[1], nodes[1]])
     assert node_rows(shown.outline, by_node) == {0: 2, 1: 3}
-    found = column_of_table(shown.outline, by_node, "size")
-    assert found is not None
-    assert [found.text(row, UNICODE) for row in range(7)] == ["12 B", "5 B", "5 B", "7 B", "", "", ""]
+    column = column_of_table(shown.outline, by_node, "size")
+    assert column is not None
+    assert [column.text(row, UNICODE) for row in range(7)] == ["12 B", "5 B", "5 B", "7 B", "", "", ""]
     by_name = Table.of([("hidden", 0.5), ("%back", None), ("nobody", 1.0)], columns=["node", "share:ratio"])
-    found = column_of_table(shown.outline, by_name, "share")
-    assert found is not None
-    assert [found.text(row, UNICODE) for row in range(7)] == ["", "", "50.0%", "", "", "?", ""]
+    column = column_of_table(shown.outline, by_name, "share")
+    assert column is not None
+    assert [column.text(row, UNICODE) for row in range(7)] == ["", "", "50.0%", "", "", "?", ""]
 
 
 def test_what_is_about_no_nodes_makes_no_column() -> None:

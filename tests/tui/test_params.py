@@ -156,26 +156,26 @@ def found_bins(values: np.ndarray, columns: int) -> Histogram:
     made = TensorStatistics(len(floats))
     wide_shape(words, 8, made, DType.F32)
     assert made.even is not None
-    found = even_histogram(made.even.width, made.even.first, made.even.counts, made.even.beyond, columns)
-    assert found is not None
-    return found
+    histogram = even_histogram(made.even.width, made.even.first, made.even.counts, made.even.beyond, columns)
+    assert histogram is not None
+    return histogram
 
 
 @pytest.mark.parametrize("columns", [7, 20, 47, 64, 200])
 def test_bins_of_equal_width_hold_what_numpy_counts(columns: int) -> None:
     values = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
-    found = found_bins(values, columns)
-    assert len(found.counts) <= columns and sum(found.counts) + found.beyond == len(values)
-    width = float(found.axis.rpartition(" ")[2])
-    low = -found.zero[0] * width
-    edges = low + width * np.arange(len(found.counts) + 1)
-    assert found.counts == tuple(np.histogram(values, edges)[0].tolist())
+    histogram = found_bins(values, columns)
+    assert len(histogram.counts) <= columns and sum(histogram.counts) + histogram.beyond == len(values)
+    width = float(histogram.axis.rpartition(" ")[2])
+    low = -histogram.zero[0] * width
+    edges = low + width * np.arange(len(histogram.counts) + 1)
+    assert histogram.counts == tuple(np.histogram(values, edges)[0].tolist())
 
 
 def test_few_values_far_out_are_counted_instead_of_drawn() -> None:
-    found = found_bins(np.concatenate([np.linspace(-0.99, 0.99, 99_997, dtype=np.float32), [65536.0, 70000.0, 131071.0]]), 64)
-    assert found.beyond == 3 and found.ends == ("-1", "1")
-    assert "3 further out" in "".join(text_of(line) for line in upright(found, 90, 8, UNICODE))
+    histogram = found_bins(np.concatenate([np.linspace(-0.99, 0.99, 99_997, dtype=np.float32), [65536.0, 70000.0, 131071.0]]), 64)
+    assert histogram.beyond == 3 and histogram.ends == ("-1", "1")
+    assert "3 further out" in "".join(text_of(line) for line in upright(histogram, 90, 8, UNICODE))
 
 
 @given(
@@ -184,20 +184,20 @@ def test_few_values_far_out_are_counted_instead_of_drawn() -> None:
     st.integers(5, 300),
 )
 def test_octaves_lie_on_a_logarithmic_axis_and_none_is_lost(held: dict[int, tuple[int, int]], zeros: int, columns: int) -> None:
-    found = octave_histogram([(2.0**at, *counts) for at, counts in sorted(held.items())], zeros, columns)
+    histogram = octave_histogram([(2.0**at, *counts) for at, counts in sorted(held.items())], zeros, columns)
     total = sum(map(sum, held.values())) + zeros
-    if found is None:
+    if histogram is None:
         assert total == 0
         return
-    assert sum(found.counts) == total and len(found.counts) <= columns
-    assert found.counts[int(found.zero[0])] == zeros
+    assert sum(histogram.counts) == total and len(histogram.counts) <= columns
+    assert histogram.counts[int(histogram.zero[0])] == zeros
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=80), st.integers(4, 90), st.integers(3, 12))
 def test_upright_bars_fit(counts: list[int], width: int, height: int) -> None:
-    found = even_histogram(0.5, -3, counts, 0, width)
-    assert found is not None and sum(found.counts) == sum(counts)
-    lines = upright(found, width, height, UNICODE)
+    histogram = even_histogram(0.5, -3, counts, 0, width)
+    assert histogram is not None and sum(histogram.counts) == sum(counts)
+    lines = upright(histogram, width, height, UNICODE)
     assert len(lines) <= height
     assert all(display_width(text_of(line)) <= width for line in lines)
 
@@ -310,7 +310,7 @@ def test_a_gguf_file_shows_its_types_and_values_that_are_not_read(tmp_path: Path
     opened = open_model(small().write(tmp_path / "model.gguf"))
     made = params(opened)
     assert "190,208" in made.title()
-    assert {opened.graph.weights[0].type.dtype.text, "q8_0"} <= {str(one.type.dtype) for one in opened.graph.weights}
+    assert {opened.graph.weights[0].type.dtype.text, "q8_0"} <= {str(weight.type.dtype) for weight in opened.graph.weights}
     made.take_values(report_of(opened.manager, VALUES))
     assert "not read" in text_of(made.alert_lines(80, 1)[0])
 
@@ -336,7 +336,7 @@ def test_equal_layers_of_a_checkpoint_stand_in_the_order_of_their_numbers(tmp_pa
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
         def shown() -> list[str]:
-            return [found[0] for line in screen_text(app).splitlines() if "f32" in line and (found := re.search(r"h\.\d+\.w", line))]
+            return [match[0] for line in screen_text(app).splitlines() if "f32" in line and (match := re.search(r"h\.\d+\.w", line))]
 
         await press(app, pilot, "3")
         ordered = [f"h.{number}.w" for number in range(12)]

@@ -189,7 +189,7 @@ async def test_enter_runs_a_pass_then_goes_to_its_table_then_to_a_node(app: Irsc
     await press(app, pilot, "enter")
     assert "total flops" in pane(app, "#report_text")
     made = reports(app).reports
-    while made.rows is None or "node" not in [one.key for one in made.rows.table.columns]:
+    while made.rows is None or "node" not in [column.key for column in made.rows.table.columns]:
         await press(app, pilot, "n")
     await press(app, pilot, "enter")
     assert app.focused is app.screen.query_one("#report_rows")

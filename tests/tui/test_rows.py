@@ -157,7 +157,7 @@ def test_a_blank_column_gives_its_room() -> None:
     assert made.widths(40) == [5, 5]  # their titles with the sign of the order
     # A column that grows has no more than it needs where another one needs it, and what is read first leads where there is little room.
     texts = (["a", "b", "c"], ["a longer reason than there is room for"] * 3)
-    made = TableModel([TableColumn(str(at), 8, one.__getitem__, grows=True) for at, one in enumerate(texts)], 3, UNICODE)
+    made = TableModel([TableColumn(str(at), 8, text.__getitem__, grows=True) for at, text in enumerate(texts)], 3, UNICODE)
     made.leads = 1
     assert made.widths(40) == [2, 36] and made.order(40) == [1, 0] and [*made.order(120)] == [0, 1]
 

@@ -65,7 +65,7 @@ async def test_a_list_is_filtered_by_what_is_typed(app: IrscopeApp, pilot: Pilot
         assert app.session.context.device == name
     # Every device can be chosen by its own name, also where it begins the names of others.
     for device in all_devices():
-        dialog = ChoiceDialog("Device", [one.name for one in all_devices()])
+        dialog = ChoiceDialog("Device", [profile.name for profile in all_devices()])
         dialog.typed = device.name
         assert all_devices()[dialog.matching()[0]].name == device.name
     # Nothing that matches is nothing to take; backspace and the arrows go on from there.

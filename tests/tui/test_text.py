@@ -194,7 +194,7 @@ browse_once = cache(browse)
 @given(st.integers(0, 300), st.booleans())
 def test_columns_never_overflow(width: int, symbolic: bool) -> None:
     widths = browse_once(SYMBOLIC if symbolic else TWO_LAYERS).table.widths(width)
-    assert sum(widths) + len([one for one in widths if one]) == max(width, 1) or widths == [0, 0, 0, 0]
+    assert sum(widths) + len([width for width in widths if width]) == max(width, 1) or widths == [0, 0, 0, 0]
     if width >= 80:
         assert min(widths) > 0
         assert widths[0] >= 22

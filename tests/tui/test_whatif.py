@@ -79,9 +79,9 @@ def test_the_chart_with_a_change_adds_up() -> None:
 
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=80), st.integers(1, 80))
 def test_no_peak_vanishes_over_another_number_of_steps(values: list[int], count: int) -> None:
-    found = resampled(np.array(values, dtype=np.float64), count)
-    assert len(found) == count
-    assert found.max() == max(values)
+    floats = resampled(np.array(values, dtype=np.float64), count)
+    assert len(floats) == count
+    assert floats.max() == max(values)
 
 
 def test_the_sentence_says_whether_it_would_fit() -> None:

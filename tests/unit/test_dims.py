@@ -426,9 +426,9 @@ def test_division_by_zero_is_a_usage_error() -> None:
     ],
 )
 def test_exact_quotients(over: Dim, under: Dim, expected: Dim | None) -> None:
-    found = exact_div(over, under)
-    assert found == expected
-    assert type(found) is type(expected)
+    dim = exact_div(over, under)
+    assert dim == expected
+    assert type(dim) is type(expected)
 
 
 # Bounds and comparisons
@@ -541,11 +541,11 @@ def test_extremes_are_flat_sorted_and_short() -> None:
 def test_a_maximum_of_many_formulas_keeps_those_that_may_win() -> None:
     lines = [at * batch + (40 - at) ** 2 for at in range(41)]
     below = [line - 1 for line in lines]
-    found = dim_max(*below, *lines)
-    assert found is dim_max(*reversed(lines))
-    assert str(found).count(",") > 20
+    dim = dim_max(*below, *lines)
+    assert dim is dim_max(*reversed(lines))
+    assert str(dim).count(",") > 20
     for value in (1, 2, 20, 39, 60, 81):
-        assert bind(found, {"batch": value}) == max(at * value + (40 - at) ** 2 for at in range(41))
+        assert bind(dim, {"batch": value}) == max(at * value + (40 - at) ** 2 for at in range(41))
 
 
 def test_broadcasting() -> None:

@@ -59,9 +59,9 @@ def test_a_run_for_a_device_leaves_the_model_as_it_was(model: Model) -> None:
     assert model.manager.settings == before
     here = irscope.run(model, "roofline")
     assert there["roofline"].report().summary != here["roofline"].report().summary
-    said = [one.what for one in model.document(there).model.assumed]
+    said = [assumption.what for assumption in model.document(there).model.assumed]
     assert "device" not in said, "the device was named in that run"
-    assert "device" in [one.what for one in model.document(here).model.assumed]
+    assert "device" in [assumption.what for assumption in model.document(here).model.assumed]
     unbound = irscope.load(TAGGER)
     irscope.fit(unbound, "1GiB", device="l4")
     assert unbound.manager.settings == before

@@ -157,11 +157,11 @@ def test_what_changes_is_as_the_standard_dataclass() -> None:
 
 
 def test_what_may_keep_what_it_computes_refuses_what_is_assigned() -> None:
-    one = Computed(4)
-    assert one.double == 8
-    for change in (lambda: setattr(one, "x", 5), lambda: setattr(one, "new", 5), lambda: delattr(one, "x")):
+    computed = Computed(4)
+    assert computed.double == 8
+    for change in (lambda: setattr(computed, "x", 5), lambda: setattr(computed, "new", 5), lambda: delattr(computed, "x")):
         with pytest.raises(dataclasses.FrozenInstanceError, match="stays as it is"):
             change()
-    assert dataclasses.replace(one, x=5).double == 10 and one.x == 4
+    assert dataclasses.replace(computed, x=5).double == 10 and computed.x == 4
     with pytest.raises(dataclasses.FrozenInstanceError):
         find_device("h100").memory_bytes = 1

@@ -122,8 +122,8 @@ def main() -> None:
     failed = list(fetch(folder))
     print(*failed, sep="\n")
     models = [one for one in listed() if one.name.endswith(".onnx")]
-    found = sum((folder / one.name).is_file() for one in models)
-    print(f"{found} of {len(models)} models, {sum(one.held_back for one in models)} of them held back, in {folder}")
+    found = sum((folder / model.name).is_file() for model in models)
+    print(f"{found} of {len(models)} models, {sum(model.held_back for model in models)} of them held back, in {folder}")
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ def wheel(folder: Path, content: bytes = CONTENT) -> Path:
 
 def test_listed_files_have_names_of_their_own_and_pinned_versions() -> None:
     files = list(listed())
-    models = [one for one in files if one.name.endswith(".onnx")]
+    models = [file for file in files if file.name.endswith(".onnx")]
     assert len(models) >= 60
-    assert len({one.name for one in files}) == len({one.sha256 for one in files}) == len(files)
-    assert all("==" in one.package and Path(one.name).name == one.name and len(one.sha256) == 64 for one in files)
+    assert len({file.name for file in files}) == len({file.sha256 for file in files}) == len(files)
+    assert all("==" in file.package and Path(file.name).name == file.name and len(file.sha256) == 64 for file in files)
     # About a third is held back, by the hash.
-    assert 0.2 < sum(one.held_back for one in models) / len(models) < 0.5
+    assert 0.2 < sum(model.held_back for model in models) / len(models) < 0.5
     assert "://" not in LISTED.read_text(encoding="utf-8")
 
 

@@ -107,7 +107,7 @@ WARNED: dict[str, tuple[Callable[[], nn.Module], str, str]] = {
 def _said(model: Model, words: str, value: str) -> None:
     (one,) = model.program.guesses
     assert (one.what, words in one.why, one.value.startswith(value)) == ("execution", True, True), one
-    (diagnostic,) = (found for found in model.diagnostics if found.code == "IRS199")
+    (diagnostic,) = (diagnostic for diagnostic in model.diagnostics if diagnostic.code == "IRS199")
     assert words in diagnostic.message
     # Everything that depends on how the model runs is assumed; its weights are what they are.
     found = {report.pass_name: report.to_json() for report in model.run("params,flops").reports}
@@ -131,7 +131,7 @@ def test_training_names_it_too(name: str) -> None:
     model = irscope.capture_training(make(), (X,), device="epyc-7763" if value == "eager" else "")
     (one,) = model.program.guesses
     assert words in one.why and one.value.startswith(value)
-    assert [found.code for found in model.diagnostics] == ["IRS199"]
+    assert [diagnostic.code for diagnostic in model.diagnostics] == ["IRS199"]
 
 
 def test_hooks_of_gradients_are_lost_and_said_to_be() -> None:
@@ -308,7 +308,7 @@ def test_plain_modules_are_plain() -> None:
 
 def test_the_loss_that_nobody_named_is_said() -> None:
     model = irscope.capture_training(net(), (X,))
-    assert [(one.what, one.value, one.is_guess) for one in model.program.assumed] == [("loss", "cross-entropy", False)]
+    assert [(guess.what, guess.value, guess.is_guess) for guess in model.program.assumed] == [("loss", "cross-entropy", False)]
     assert not irscope.capture_training(net(), (X,), loss="mean").program.assumed
 
 
@@ -322,11 +322,11 @@ def test_rows_that_a_step_takes_for_granted_are_said() -> None:
             return self.layer(x.nonzero().float()).sum()
 
     model = irscope.capture_training(Finds(), (torch.empty(20, 20, device="meta"),))
-    assert [(one.what, one.is_guess) for one in model.program.assumed] == [("rows of nonzero", True)]
-    assert [one.code for one in model.diagnostics] == ["IRS193"]
+    assert [(assumption.what, assumption.is_guess) for assumption in model.program.assumed] == [("rows of nonzero", True)]
+    assert [diagnostic.code for diagnostic in model.diagnostics] == ["IRS193"]
 
 
 def test_recurrent_layers_without_their_library_are_assumed() -> None:
     model = irscope.capture_training(nn.LSTM(4, 4), (torch.zeros(3, 2, 4),), loss=lambda out: out[0].sum())
-    assert [(one.what, one.is_guess) for one in model.program.assumed] == [("recurrent layers", True)]
-    assert [one.code for one in model.diagnostics] == ["IRS380"]
+    assert [(assumption.what, assumption.is_guess) for assumption in model.program.assumed] == [("recurrent layers", True)]
+    assert [diagnostic.code for diagnostic in model.diagnostics] == ["IRS380"]

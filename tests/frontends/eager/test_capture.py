@@ -110,7 +110,7 @@ def test_weights_need_not_be_there(kind: str) -> None:
     layer, x = _weights(kind)
     model = irscope.capture(layer, x)
     summary = irscope.run(model, "params,liveness")["params"].report().summary
-    assert summary["bytes"] == sum(one.numel() * 4 for one in layer.parameters())
+    assert summary["bytes"] == sum(value.numel() * 4 for value in layer.parameters())
 
 
 class Looks(nn.Module):
@@ -150,9 +150,9 @@ def test_a_size_that_is_guessed_is_said_so() -> None:
             return x.nonzero().sum(0)
 
     model = irscope.capture(Finds(), torch.empty(20, 20, device="meta"))
-    assert [one.code for one in model.diagnostics] == ["IRS193"]
+    assert [diagnostic.code for diagnostic in model.diagnostics] == ["IRS193"]
     assert "rows of nonzero taken to be 256" in model.diagnostics[0].message
-    assert [(one.what, one.value, one.is_guess) for one in model.program.assumed] == [("rows of nonzero", "256", True)]
+    assert [(guess.what, guess.value, guess.is_guess) for guess in model.program.assumed] == [("rows of nonzero", "256", True)]
     exact = irscope.capture(Finds(), torch.eye(20))
     assert not exact.diagnostics and not exact.program.assumed
     found = next(node for node in exact.graph if node.op == "tensor.nonzero").outputs[0].type
@@ -214,7 +214,7 @@ def test_attention_takes_the_path_of_the_device(dtype: torch.dtype, head: int, d
 def test_results_are_found_in_containers_and_objects() -> None:
     class Kept:
         def __init__(self, *tensors: Tensor) -> None:
-            self.layers = [{"keys": one} for one in tensors]
+            self.layers = [{"keys": tensor} for tensor in tensors]
 
     class Returns(nn.Module):
         def forward(self, x: Tensor) -> dict[str, Any]:

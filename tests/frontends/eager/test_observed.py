@@ -142,7 +142,7 @@ def test_a_training_step_has_its_phases_in_order(fused: bool) -> None:
     assert {"convolution", "cudnn_batch_norm", "native_dropout", "addmm"} <= names
     assert {"convolution_backward", "cudnn_batch_norm_backward", "native_dropout_backward"} <= names
     assert ("_fused_adamw_" in names) == fused
-    states = [one.name for one in record.tensors if one.kind == "state"]
+    states = [tensor.name for tensor in record.tensors if tensor.kind == "state"]
     assert "exp_avg of 0.weight" in states and "exp_avg_sq of 5.bias" in states
 
 
@@ -159,7 +159,7 @@ def test_autograd_keeps_what_the_backward_reads() -> None:
     record = _step(fused=True)
     relu = next(op for op in record.ops if op.name == "relu")
     result = next(relu.makes())
-    reader = max(op.number for op in record.ops if any(one.storage is result.storage for one in op.reads()))
+    reader = max(op.number for op in record.ops if any(read.storage is result.storage for read in op.reads()))
     assert record.ops[reader].phase == "backward"
     assert result.storage is not None and result.storage.died is not None and result.storage.died > reader
 

@@ -70,7 +70,7 @@ def test_without_the_device_the_model_is_captured_on_the_cpu(monkeypatch: pytest
     expected = irscope.capture(Attends(), x)
     monkeypatch.setattr(pretend, "_patch", lambda: "it was taken away")
     model = irscope.capture(Attends(), x)
-    assert [one.code for one in model.diagnostics] == ["IRS187"]
+    assert [diagnostic.code for diagnostic in model.diagnostics] == ["IRS187"]
     assert "it was taken away" in model.diagnostics[0].message
     for found in (expected, model):
         memory = irscope.run(found, "cuda-memory", device="h200")["cuda-memory"].value

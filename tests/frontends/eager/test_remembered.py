@@ -70,15 +70,15 @@ def shared(item: Any, args: Any, kwargs: Any) -> Any:
 @pytest.fixture
 def dispatched(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each operator was dispatched."""
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     dispatch = Recorder._dispatched
 
     def counted(recorder: Any, func: Any, args: Any, kwargs: Any) -> Any:
-        found[func.name().removeprefix("aten::")] += 1
+        counter[func.name().removeprefix("aten::")] += 1
         return dispatch(recorder, func, args, kwargs)
 
     monkeypatch.setattr(Recorder, "_dispatched", counted)
-    return found
+    return counter
 
 
 def transformer(layers: int) -> nn.Module:
@@ -129,8 +129,8 @@ def test_settings_that_decide_what_is_made(grad: bool) -> None:
         return [x, *made, x.sum(0, dtype=torch.float64), x.sum(0)]
 
     record = recorded(work, grad=grad)
-    assert [str(one.dtype) for one in results(record, "full")] == ["f32", "f64"]
-    assert [str(one.dtype) for one in results(record, "sum")] == ["f64", "f32"]
+    assert [str(result.dtype) for result in results(record, "full")] == ["f32", "f64"]
+    assert [str(result.dtype) for result in results(record, "sum")] == ["f64", "f32"]
 
 
 def test_numbers_that_are_equal_and_of_different_types() -> None:
@@ -138,7 +138,7 @@ def test_numbers_that_are_equal_and_of_different_types() -> None:
         whole = x.to(torch.int32)
         return [whole * 2, whole * 2.0, whole * True, whole * 2]
 
-    assert [str(one.dtype) for one in results(recorded(work), "mul")[1:]] == ["i32", "f32", "i32", "i32"]
+    assert [str(result.dtype) for result in results(recorded(work), "mul")[1:]] == ["i32", "f32", "i32", "i32"]
 
 
 def test_strides_and_offsets_are_looked_at() -> None:

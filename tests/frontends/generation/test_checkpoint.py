@@ -21,8 +21,8 @@ def _safetensors(path: Path, tensors: dict[str, list[int]], *, cut: int = 0) -> 
     header, end = {}, 0
     for name, shape in tensors.items():
         size = 2
-        for one in shape:
-            size *= one
+        for dim in shape:
+            size *= dim
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header).encode()

@@ -72,17 +72,17 @@ def _packed(text: str, dtype: Any = torch.bfloat16) -> Model:
 @pytest.mark.parametrize("text", ["int8", "nf4", "nf4{double}", "fp4", "int4", "gptq", "awq", "mxfp4"])
 def test_what_a_layer_holds_is_what_the_scheme_stores(text: str) -> None:
     module, scheme = _packed(text), parse_scheme(text)
-    layers = [one for one in module.modules() if isinstance(one, PackedLinear)]
-    assert [one.held.module for one in layers] == ["l", "m"], "the head stays as it is"
-    for one in layers:
-        held = sum(part.numel() * part.element_size() for name, part in one.named_parameters() if name != "bias")
-        assert held == scheme.bytes(one.out_features, one.in_features)
+    layers = [module for module in module.modules() if isinstance(module, PackedLinear)]
+    assert [layer.held.module for layer in layers] == ["l", "m"], "the head stays as it is"
+    for layer in layers:
+        held = sum(part.numel() * part.element_size() for name, part in layer.named_parameters() if name != "bias")
+        assert held == scheme.bytes(layer.out_features, layer.in_features)
     assert module.m.bias is not None and module.m.bias.shape == (384,)
     assert module(torch.zeros(2, 3, dtype=torch.long)).shape == (2, 3, 50)
 
 
 def test_the_head_too_where_it_is_asked_for() -> None:
-    assert [one.held.module for one in _packed("nf4{head}").modules() if isinstance(one, PackedLinear)] == ["l", "m", "lm_head"]
+    assert [module.held.module for module in _packed("nf4{head}").modules() if isinstance(module, PackedLinear)] == ["l", "m", "lm_head"]
 
 
 def test_a_layer_that_the_scheme_cannot_store_stays() -> None:
@@ -111,7 +111,7 @@ def test_four_bit_keeps_no_plain_weight_for_the_backward() -> None:
     with Made() as seen:
         out.sum().backward()
     assert ("bfloat16", (256, 384)) in seen.made and x.grad is not None and x.grad.shape == (8, 384)
-    assert all(one.grad is None for one in module.l.parameters())
+    assert all(value.grad is None for value in module.l.parameters())
 
 
 def test_the_type_in_which_bitsandbytes_computes() -> None:

@@ -97,10 +97,10 @@ def test_a_file_that_another_processor_optimised_is_read_as_it_ran_there() -> No
     """Bytes in use after every kernel of both runs, to the byte."""
     proto = onnx.load_from_string(gzip.decompress((RECORDED / "light_shufflenet-avx2.onnx.gz").read_bytes()))
     truth = json.loads((RECORDED / "light_shufflenet-avx2.json").read_text(encoding="utf-8"))["runs"]
-    found = Manager(load(proto)).get(OrtMemory(order="file")).figures
-    assert found is not None
-    assert [run.requested for run in (found.cold, found.warm)] == [run["requested"] for run in truth]
-    assert [run.allocated for run in (found.cold, found.warm)] == [run["in_use"] for run in truth]
+    figures = Manager(load(proto)).get(OrtMemory(order="file")).figures
+    assert figures is not None
+    assert [run.requested for run in (figures.cold, figures.warm)] == [run["requested"] for run in truth]
+    assert [run.allocated for run in (figures.cold, figures.warm)] == [run["in_use"] for run in truth]
 
 
 @pytest.mark.parametrize("block", [8, 16])
@@ -153,7 +153,7 @@ def test_what_a_processor_with_avx2_makes_of_a_file_is_predicted_from_the_file_a
     """The same recording as above, from the file that its session read."""
     truth = json.loads((RECORDED / "light_shufflenet-avx2.json").read_text(encoding="utf-8"))["runs"]
     path = Path(onnx.__file__).parent / "backend/test/data/light/light_shufflenet.onnx"
-    found = open_model(path, LoadOptions(ort_level="all"), settings=Settings(device="epyc-7763")).manager.get(OrtMemory()).figures
-    assert found is not None
-    assert [run.requested for run in (found.cold, found.warm)] == [run["requested"] for run in truth]
-    assert [run.allocated for run in (found.cold, found.warm)] == [run["in_use"] for run in truth]
+    figures = open_model(path, LoadOptions(ort_level="all"), settings=Settings(device="epyc-7763")).manager.get(OrtMemory()).figures
+    assert figures is not None
+    assert [run.requested for run in (figures.cold, figures.warm)] == [run["requested"] for run in truth]
+    assert [run.allocated for run in (figures.cold, figures.warm)] == [run["in_use"] for run in truth]

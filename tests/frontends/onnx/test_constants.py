@@ -36,9 +36,9 @@ def model(nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray[Any, Any]],
 
 def in_nodes(made: onnx.ModelProto, spread: bool = False) -> onnx.ModelProto:
     """The same with a Constant node for each initializer, in front or right before its first reader."""
-    found = onnx.ModelProto()
-    found.CopyFrom(made)
-    graph = found.graph
+    model_proto = onnx.ModelProto()
+    model_proto.CopyFrom(made)
+    graph = model_proto.graph
     constants = {tensor.name: node("Constant", [], [tensor.name], name=f"{tensor.name}_node", value=tensor) for tensor in graph.initializer}
     rest = list(graph.node)
     del graph.node[:], graph.initializer[:]
@@ -47,7 +47,7 @@ def in_nodes(made: onnx.ModelProto, spread: bool = False) -> onnx.ModelProto:
     for one in rest:
         graph.node.extend(constants.pop(name) for name in one.input if spread and name in constants)
         graph.node.append(one)
-    return found
+    return model_proto
 
 
 def numbers(made: onnx.ModelProto) -> dict[str, object]:
@@ -189,8 +189,8 @@ def test_what_was_learned_stands_in_attributes_and_counts(op: str, attributes: d
 def test_sizes_scales_and_thresholds_are_no_parameters(
     nodes: list[onnx.NodeProto], weights: dict[str, Any], shape: list[int], opset: int
 ) -> None:
-    found = load_model(model(nodes, weights, shape, opset))
-    assert {weight.name for weight in found.weights() if weight.role is Role.PARAMETER} <= {"b"}
+    program = load_model(model(nodes, weights, shape, opset))
+    assert {weight.name for weight in program.weights() if weight.role is Role.PARAMETER} <= {"b"}
 
 
 def test_a_quantised_number_without_axes_has_a_type() -> None:
@@ -199,4 +199,4 @@ def test_a_quantised_number_without_axes_has_a_type() -> None:
     nodes = [node("QuantizeLinear", ["one", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["d"])]
     program = load_model(model([*nodes, node("Mul", ["x", "d"], ["y"])], weights, [2]))
     found = Manager(program).get(Shapes())
-    assert [str(found.type_of(one.outputs[0])) for one in program.graph] == ["i8[]", "f32[]", "f32[2]"]
+    assert [str(found.type_of(node.outputs[0])) for node in program.graph] == ["i8[]", "f32[]", "f32[2]"]

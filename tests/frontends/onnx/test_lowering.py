@@ -44,7 +44,7 @@ TRANSFORMER_EXPORTS = (  # noqa: SIM905  # ninety lines with one name each would
 # -- coverage --------------------------------------------------------------------------------------------------
 
 
-@every("schema", sorted({(one.domain, one.name) for one in defs.get_all_schemas_with_history()}), ids="::".join)
+@every("schema", sorted({(schema.domain, schema.name) for schema in defs.get_all_schemas_with_history()}), ids="::".join)
 def test_every_standard_operator_is_lowered(schema: tuple[str, str]) -> None:
     assert find_lowering(*schema) is not None
 
@@ -55,7 +55,7 @@ def test_operators_of_transformer_exports_are_lowered_or_foreign_for_a_reason(na
 
 
 def test_tables_name_only_operators_that_exist() -> None:
-    known = {(one.domain, one.name) for one in defs.get_all_schemas_with_history()}
+    known = {(schema.domain, schema.name) for schema in defs.get_all_schemas_with_history()}
     standard = {(domain, name) for domain, table in TABLES.items() if domain in {one for one, _ in known} for name in table}
     assert standard - known == {("", "SimplifiedLayerNormalization")}
 
@@ -80,7 +80,7 @@ def test_nodes_that_no_exporter_would_write_are_lowered_or_kept(domain: str) -> 
         attrs = {attr: chance.choice(_ODD) for attr in chance.sample(_NAMES, 3)}
         node = helper.make_node(name, operands, ["y", "z"][: chance.randint(1, 2)], domain=domain, **attrs)
         domains = {domain.replace(".", "_"): 1} if domain else {}
-        proto = model([node], [value(one) for one in operands if one], ["y"], opset=chance.randint(1, 26), **domains)
+        proto = model([node], [value(operand) for operand in operands if operand], ["y"], opset=chance.randint(1, 26), **domains)
         assert load(proto).graph.outputs, node
 
 
@@ -130,7 +130,7 @@ def attributes(schema: defs.OpSchema, required_only: bool) -> dict[str, object]:
     return made
 
 
-SCHEMAS = [one for one in defs.get_all_schemas_with_history() if one.name not in _SPECIAL and not one.deprecated]
+SCHEMAS = [schema for schema in defs.get_all_schemas_with_history() if schema.name not in _SPECIAL and not schema.deprecated]
 
 
 @pytest.mark.parametrize("domain", TABLES, ids=lambda domain: domain or "standard")
@@ -159,7 +159,7 @@ def test_nodes_that_are_alike_become_what_each_would_by_itself(domain: str, monk
             patch.setattr("irscope.frontends.onnx.program._MOST_USES", 0)
             expected = load(proto, sink=alone)
         assert print_program(found) == print_program(expected), nodes[0]
-        assert [one.role for one in found.graph.weights] == [one.role for one in expected.graph.weights], nodes[0]
+        assert [weight.role for weight in found.graph.weights] == [weight.role for weight in expected.graph.weights], nodes[0]
         assert list(found.origins) == list(expected.origins)
 
 
@@ -287,8 +287,8 @@ def test_old_broadcasting_at_the_end() -> None:
 
 def test_old_tile() -> None:
     weights = [ints("tiles", 3), ints("axis", 1)]
-    for one in weights:
-        del one.dims[:]
+    for weight in weights:
+        del weight.dims[:]
     assert result_type(model([helper.make_node("Tile", ["x", "tiles", "axis"], ["y"])], initializers=weights, opset=5)) == "f32[2,9]"
 
 

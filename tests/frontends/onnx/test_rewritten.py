@@ -116,7 +116,7 @@ def test_nodes_made_anew_compute_what_the_files_own_did(tmp_path: Path, monkeypa
         written += 1
         names = [info.name for info in onnx.load_from_string(case.model).graph.input]
         given = {name: onnx.TensorProto.FromString(raw) for name, raw in zip(names, case.inputs, strict=False) if raw is not None}
-        arrays = {name: numpy_helper.to_array(one) for name, one in given.items()}
+        arrays = {name: numpy_helper.to_array(argument) for name, argument in given.items()}
         try:
             before = _run(source, arrays)
         except Exception:  # what this runtime does not run cannot be compared
@@ -246,10 +246,10 @@ def test_shapes_fold_at_sizes_that_are_given_and_inputs_then_say_so(tmp_path: Pa
 @transform("test-relu-to-gelu")
 def _to_gelu(graph: Graph, ctx: PassContext) -> bool:
     """Every relu a clamp, and a new node behind the last one."""
-    found = [node for node in graph if node.op == "nn.relu"]
-    for node in found:
+    nodes = [node for node in graph if node.op == "nn.relu"]
+    for node in nodes:
         graph.replace(node, "nn.leaky_relu", attrs={"alpha": 0.5})
-    return bool(found)
+    return bool(nodes)
 
 
 def test_nodes_that_a_pass_made_have_an_operator_and_results_their_names(tmp_path: Path) -> None:

@@ -147,15 +147,15 @@ def test_what_was_compiled_before_in_the_process_is_not_told() -> None:
     for size in (2, 3, 4):
         before(torch.zeros(size))
     model = irscope.capture(torch.compile(torch.nn.Linear(8, 8)), torch.zeros(4, 8), device="h100")
-    found = compilations_of(model)
-    assert found is not None and found.graphs and found.events == []
+    compilations = compilations_of(model)
+    assert compilations is not None and compilations.graphs and compilations.events == []
 
 
 @pytest.mark.slow
 def test_a_backend_that_is_not_followed_is_named() -> None:
     model = irscope.capture(blocks(), X, device="h200", compile={"backend": mine})
     (one,) = model.program.guesses
-    assert (one.what, one.value) == ("backend", "mine") and [found.code for found in model.diagnostics] == ["IRS199"]
+    assert (one.what, one.value) == ("backend", "mine") and [diagnostic.code for diagnostic in model.diagnostics] == ["IRS199"]
 
 
 class Prints(torch.nn.Module):

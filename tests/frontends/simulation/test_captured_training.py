@@ -41,8 +41,8 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def memory_of(model: irscope.Model) -> StepMemory:
-    found: StepMemory = model.manager.get(TrainingMemory())
-    return found
+    memory: StepMemory = model.manager.get(TrainingMemory())
+    return memory
 
 
 def left_by_the_forward(memory: StepMemory) -> int:
@@ -80,7 +80,7 @@ def test_every_step_takes_what_the_real_host_code_takes(name: str, models: Any) 
     memory = memory_of(model)
     for number, phases in enumerate(truth["iterations"]):
         found = {key: getattr(memory.steps[number].peak, key) for key in KEYS}
-        assert found == {key: max(one[key]["peak"] for one in phases.values()) for key in KEYS}, number + 1
+        assert found == {key: max(phase[key]["peak"] for phase in phases.values()) for key in KEYS}, number + 1
     assert left_by_the_forward(memory) == truth["iterations"][2]["forward"]["requested"]["now"]
     parts = memory.moments.by_category
     held = sum(sizes[memory.peak_step] for sizes in parts.values())

@@ -47,8 +47,8 @@ step(torch.compile(model, backend="cudagraphs"))
 """,
     )
     graphs = found["compiled"]["graphs"]
-    assert [one["backend"] for one in graphs] == ["eager", "aot_eager", "mine", "cudagraphs"]
-    assert all(one["part"] == "graph" and one["operators"] == 1 and not one["kernels"] for one in graphs)
+    assert [graph["backend"] for graph in graphs] == ["eager", "aot_eager", "mine", "cudagraphs"]
+    assert all(graph["part"] == "graph" and graph["operators"] == 1 and not graph["kernels"] for graph in graphs)
     [text] = _remarks(found, "IRS645")
     assert "backend mine" in text and "not known" in text and "eager" not in text.replace("backend mine", "")
 
@@ -122,7 +122,7 @@ def test_nothing_is_written_to_the_user_s_folders(tmp_path: Path, monkeypatch: p
         folder.mkdir()
         monkeypatch.setenv(name, str(folder))
     _document(tmp_path, "torch.compile(model)(x).sum().backward()\n")
-    assert not [one for folder in folders.values() for one in folder.rglob("*")]
+    assert not [path for folder in folders.values() for path in folder.rglob("*")]
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_nothing_is_left_where_temporary_files_are(tmp_path: Path) -> None:
 def test_another_version_of_the_compiler_is_named(version: str, tmp_path: Path) -> None:
     program = f"torch.__version__ = torch.torch_version.TorchVersion({version!r})\ntorch.compile(lambda x: x + 1, backend='eager')(x)\n"
     found = _document(tmp_path, program)
-    assert [version in one for one in _remarks(found, "IRS652")] == [True] * (not version.startswith("2.13"))
+    assert [version in remark for remark in _remarks(found, "IRS652")] == [True] * (not version.startswith("2.13"))
 
 
 @pytest.mark.slow

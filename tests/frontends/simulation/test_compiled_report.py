@@ -64,11 +64,11 @@ def test_buffers_tell_whose_place_they_take_and_when_they_end(told: dict[str, An
     assert (forward["buf0"]["bytes"], forward["buf0"]["heir"]) == (32 * 64 * 4, "buf1")
     assert (forward["buf1"]["made"], forward["buf1"]["instead"], forward["buf1"]["freed"]) == ("reuse", "buf0", "")
     graph = _graph(told, "backward", 8)
-    backward = {one["name"]: one for one in graph["plan"]}
+    backward = {node["name"]: node for node in graph["plan"]}
     assert backward["buf0"]["instead"] == "addmm", "the gradient of GELU takes the place of what was saved for it"
-    assert backward["buf0"]["freed"] in {one["name"] for one in graph["kernels"]}
-    assert sum(one["made"] == "allocated" for one in graph["plan"]) == graph["buffers"]
-    assert sum(one["made"] == "reuse" for one in graph["plan"]) == graph["reused"]
+    assert backward["buf0"]["freed"] in {node["name"] for node in graph["kernels"]}
+    assert sum(node["made"] == "allocated" for node in graph["plan"]) == graph["buffers"]
+    assert sum(node["made"] == "reuse" for node in graph["plan"]) == graph["reused"]
 
 
 def test_what_is_saved_has_the_partitioner_s_reason(told: dict[str, Any]) -> None:
@@ -83,8 +83,8 @@ def test_what_is_saved_has_the_partitioner_s_reason(told: dict[str, Any]) -> Non
 
 def test_sizes_of_symbols_are_those_that_the_graph_was_made_for(told: dict[str, Any]) -> None:
     later = told["graphs"][4:]
-    assert {one["bytes"] for graph in later for one in graph["recomputed"] if one["operator"] == "gelu"} == {48 * 256 * 4}
-    assert {48 * 256 * 4} <= {one["bytes"] for graph in later for one in graph["saved"]}
+    assert {node["bytes"] for graph in later for node in graph["recomputed"] if node["operator"] == "gelu"} == {48 * 256 * 4}
+    assert {48 * 256 * 4} <= {node["bytes"] for graph in later for node in graph["saved"]}
 
 
 def test_a_graph_break_costs_what_is_handed_across_it(told: dict[str, Any]) -> None:
@@ -103,10 +103,10 @@ def test_a_sum_with_an_unknown_part_is_unknown() -> None:
 
     kernels = [Kernel(name, True, ("add",), (), size, 0, "float32") for name, size in (("first", 1 << 20), ("second", None))]
     saved = [Saved("add", "net.py:1", 64), Saved("add", "net.py:1", None), Saved("mul", "net.py:2", 32)]
-    found = Compilations([Graph("forward", "net.py:1", kernels, saved=saved)])
-    tables: dict[str, Table] = {table.title: table for table in compiled_tables(found, Target(find_device("h100")))}
+    compilations = Compilations([Graph("forward", "net.py:1", kernels, saved=saved)])
+    tables: dict[str, Table] = {table.title: table for table in compiled_tables(compilations, Target(find_device("h100")))}
     graph = next(table for title, table in tables.items() if title.startswith("what was compiled")).to_dicts()[0]
     assert (graph["kernels"], graph["moved"], graph["least"], graph["saved"]) == (2, None, None, None)
     rows = next(table for title, table in tables.items() if title.startswith("saved")).to_dicts()
-    assert [(one["operator"], one["tensors"], one["bytes"]) for one in rows] == [("mul", 1, 32), ("add", 2, None)]
+    assert [(row["operator"], row["tensors"], row["bytes"]) for row in rows] == [("mul", 1, 32), ("add", 2, None)]
     assert all(str(table) for table in tables.values())

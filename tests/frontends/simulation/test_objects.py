@@ -43,7 +43,7 @@ def test_objects_of_other_ranks(tmp_path: Path, rank: int) -> None:
     mine = ["to 0"] if rank == 0 else [None]
     expected = [[{"seed": 3}, "name"], [None], every, [3_000_000] * 2, mine, every if rank == 0 else None, [None]]
     assert json.loads(line.removeprefix("found ")) == {"nccl": expected, "gloo": expected}
-    answered = {one["line"].rpartition(":")[2]: one["value"] for one in json.loads(done.stdout)["answers"]}
+    answered = {load["line"].rpartition(":")[2]: load["value"] for load in json.loads(done.stdout)["answers"]}
     lines = EXCHANGE.splitlines()
     assert answered[str(1 + next(place for place, text in enumerate(lines) if "recv_object_list" in text))] is None
 
@@ -66,7 +66,7 @@ def test_what_a_stage_between_hands_on_is_taken_to_be_as_this_ranks_earlier_one(
     done = simulate(tmp_path, STAGES, "--world", "2", "--format", "json")
     assert done.returncode == 0, done.stderr
     assert "gradients [(256, 256), (256, 256)]" in done.stderr
-    assert "what an earlier stage of this rank hands on" in {one["value"] for one in json.loads(done.stdout)["answers"]}
+    assert "what an earlier stage of this rank hands on" in {load["value"] for load in json.loads(done.stdout)["answers"]}
 
 
 SPLIT = """
@@ -86,4 +86,4 @@ def test_a_group_with_a_device_is_split(tmp_path: Path) -> None:
     """As meshes do, where the program binds its device."""
     done = simulate(tmp_path, SPLIT, "--world", "4", "--format", "json")
     assert "groups [0, 2] None [0, 1]" in done.stderr, done.stderr
-    assert ("all_reduce", "0,2") in {(one["op"], one["ranks"]) for one in json.loads(done.stdout)["collectives"]}
+    assert ("all_reduce", "0,2") in {(load["op"], load["ranks"]) for load in json.loads(done.stdout)["collectives"]}

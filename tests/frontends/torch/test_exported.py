@@ -161,13 +161,13 @@ class Outer(nn.Module):
 
 
 def _functions(node: Node) -> list[str]:
-    found: list[str] = []
+    functions: list[str] = []
     loc = node.loc
     while loc is not None:
         assert Path(loc.file).name == Path(__file__).name
-        found.append(loc.function)
+        functions.append(loc.function)
         loc = loc.caller
-    return found
+    return functions
 
 
 def test_places_of_a_trace(tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ class Map(Layer):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         from torch._higher_order_ops.map import map
 
-        found: Tensor = map(lambda row, other: self.fc(row).relu() + other.sum(), x, y)
-        return found
+        tensor: Tensor = map(lambda row, other: self.fc(row).relu() + other.sum(), x, y)
+        return tensor
 
 
 class While(nn.Module):

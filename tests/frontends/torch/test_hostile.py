@@ -65,11 +65,11 @@ def refusal(kind: str, path: Path) -> str | None:
 def test_pickles_execute_nothing(protocol: int, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     data = pickle.dumps({"weight": Evil(canary), "text": "kept"}, protocol)
-    found = read_pickle(data, "m")
-    assert isinstance(found.root, dict)
-    assert isinstance(found.root["weight"], Stub)
-    assert found.root["text"] == "kept"
-    assert list(found.foreign) in (["builtins.exec"], ["__builtin__.exec"])
+    unpickled = read_pickle(data, "m")
+    assert isinstance(unpickled.root, dict)
+    assert isinstance(unpickled.root["weight"], Stub)
+    assert unpickled.root["text"] == "kept"
+    assert list(unpickled.foreign) in (["builtins.exec"], ["__builtin__.exec"])
     for name in ("data.pkl", "constants.pkl", "traced_inputs.pkl"):
         path = archive(tmp_path / f"{name}.pt", {"data.pkl": data, "constants.pkl": data, "version": b"3", name: data})
         for kind in ("pt", "save"):

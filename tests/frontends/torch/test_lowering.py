@@ -37,10 +37,10 @@ def test_templates_fit_the_records(name: str) -> None:
 def test_templates_fit_the_signatures(name: str) -> None:
     base, _, overload = name.partition(".")
     both = (*overloads(base), *overloads(f"{base}_"))
-    found = [signature for signature in both if "." not in name or signature.overload == overload]
-    assert found, f"no signature of {name}"
+    signatures = [signature for signature in both if "." not in name or signature.overload == overload]
+    assert signatures, f"no signature of {name}"
     operands = [part.partition("|")[0].rstrip("*?").split("/") for part in parse_template(TEMPLATES[name]).operands if part != "_"]
-    known = [{param.name for param in signature.params} for signature in found]
+    known = [{param.name for param in signature.params} for signature in signatures]
     assert any(all(any(name in one for name in names) for names in operands) for one in known)
 
 

@@ -41,17 +41,17 @@ class _Watch(TorchDispatchMode):
     def __init__(self, known: Iterable[torch.Tensor]) -> None:
         begin: Any = super().__init__
         begin()
-        self._known = {one.untyped_storage()._cdata for one in known}
+        self._known = {tensor.untyped_storage()._cdata for tensor in known}
         self._live: dict[int, int] = {}
         self.bytes = 0
         self.peak = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        before = {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)}
+        before = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
         result = func(*args, **(kwargs or {}))
-        for one in tree_leaves(result):
-            if isinstance(one, torch.Tensor):
-                self._see(one, before)
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self._see(leaf, before)
         self.peak = max(self.peak, self.bytes)
         return result
 
@@ -128,11 +128,11 @@ def test_a_plan_keeps_gradients_and_peaks_as_predicted(kind: str, share: str) ->
     peak = measured_peak(lambda: _step(planned, x), [*planned.parameters(), *planned.buffers(), x])
     assert kept == plan.kept_peak
     assert abs(peak - plan.peak) <= 0.03 * peak
-    for one, other in zip(plain.parameters(), planned.parameters(), strict=True):
-        assert torch.equal(one.grad, other.grad)
+    for value, other in zip(plain.parameters(), planned.parameters(), strict=True):
+        assert torch.equal(value.grad, other.grad)
     # Batch normalisation has updated its statistics once, not twice.
-    for one, other in zip(plain.buffers(), planned.buffers(), strict=True):
-        assert torch.equal(one, other)
+    for value, other in zip(plain.buffers(), planned.buffers(), strict=True):
+        assert torch.equal(value, other)
     undo()
     assert not any("forward" in vars(inner) for inner in planned.modules())
 
@@ -203,7 +203,7 @@ def test_joint_graphs_are_read_with_phases_aliases_and_random_numbers() -> None:
         joint = joint_with_descriptors(_WithLoss().train(), (torch.randn(64, 16),))
         tagged = read_problem(joint)
         untagged = read_problem(joint_from_export_module(_WithLoss().train(), (torch.randn(64, 16),)))
-    parameters = sum(one.numel() * 4 for one in _WithLoss().parameters())
+    parameters = sum(value.numel() * 4 for value in _WithLoss().parameters())
     assert tagged.base == untagged.base == parameters
     assert sum(op.repeat is Repeat.REPLAYED for op in tagged.operators) == 4
     phases = [op.phase for op in tagged.operators]
@@ -220,7 +220,7 @@ def test_exported_programs_have_joint_graphs_too() -> None:
         warnings.simplefilter("ignore")
         program = torch.export.export(_WithLoss().train(), (torch.randn(64, 16),), strict=False)
         problem = read_problem(joint_from_exported(program))
-    assert problem.base == sum(one.numel() * 4 for one in _WithLoss().parameters())
+    assert problem.base == sum(value.numel() * 4 for value in _WithLoss().parameters())
     assert sum(op.repeat is Repeat.REPLAYED for op in problem.operators) == 4
     assert {op.phase for op in problem.operators} == {Phase.FORWARD, Phase.BACKWARD}
     assert Simulator(problem).choices

@@ -127,10 +127,10 @@ def test_what_is_computed_from_weights_becomes_a_weight(tmp_path: Path) -> None:
 @transform("test-silu-for-relu")
 def _silu(graph: Graph, ctx: PassContext) -> bool:
     """Another activation."""
-    found = [node for node in graph if node.op == "nn.relu"]
-    for node in found:
+    nodes = [node for node in graph if node.op == "nn.relu"]
+    for node in nodes:
         graph.replace(node, "nn.leaky_relu", attrs={"alpha": 0.25})
-    return bool(found)
+    return bool(nodes)
 
 
 def test_nodes_that_a_pass_made_are_aten_operators(tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ def test_one_of_several_programs_changes_and_the_others_stay(tmp_path: Path) -> 
     path, target = tmp_path / "both.pt2", tmp_path / "out.pt2"
     package_pt2(str(path), exported_programs=programs)
     rewrite(open_model(path, LoadOptions(keep_calls=True, method="decode")), "fold-batch-norm,dce", target)
-    found = load_pt2(str(target)).exported_programs
-    norms = {name: sum("batch_norm" in str(node.target) for node in found[name].graph.nodes) for name in found}
+    exported_programs = load_pt2(str(target)).exported_programs
+    norms = {name: sum("batch_norm" in str(node.target) for node in exported_programs[name].graph.nodes) for name in exported_programs}
     assert norms == {"encode": 3, "decode": 0}
     with torch.no_grad():
-        for name in found:
-            torch.testing.assert_close(found[name].module()(x), programs[name].module()(x), rtol=1e-4, atol=1e-4)
+        for name in exported_programs:
+            torch.testing.assert_close(exported_programs[name].module()(x), programs[name].module()(x), rtol=1e-4, atol=1e-4)
 
 
 @transform("test-unwritable-in-torch")
@@ -231,7 +231,7 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
 
 
 def _tensors(found: Any) -> list[Any]:
-    return [one for part in found for one in _tensors(part)] if isinstance(found, tuple | list) else [found]
+    return [tensor for part in found for tensor in _tensors(part)] if isinstance(found, tuple | list) else [found]
 
 
 @pytest.mark.parametrize("name", ["cnn", "mlp", "attention", "lm", "lstm"])

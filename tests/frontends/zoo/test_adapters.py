@@ -45,7 +45,7 @@ def test_an_adapter_is_put_on_its_base(tmp_path: Path) -> None:
     names = [name for name, one in made.module.named_parameters() if one.requires_grad]
     assert len(names) == 8
     assert all(".lora_" in name for name in names)
-    assert ("base", "adapter_config.json") in {(one.what, one.why) for one in made.assumed}
+    assert ("base", "adapter_config.json") in {(assumption.what, assumption.why) for assumption in made.assumed}
 
 
 def test_an_adapter_of_another_model_is_told(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def _made(folder: Path, sink: DiagnosticSink | None = None, **options: Any) -> A
 
 
 def _taken(made: Any) -> dict[str, str]:
-    return {one.what: f"{one.value} ({one.why})" for one in made.assumed}
+    return {assumption.what: f"{assumption.value} ({assumption.why})" for assumption in made.assumed}
 
 
 def test_the_header_says_what_the_configuration_asks_for(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_weights_that_are_stored_otherwise_are_told(tmp_path: Path) -> None:
 def test_weights_say_the_element_type_where_the_configuration_does_not(tmp_path: Path) -> None:
     made = _made(write_llama(tmp_path / "a", dtype=None))
     assert _taken(made)["dtype"] == "bf16 (the weights; the configuration does not say)"
-    assert {str(one.dtype) for one in made.module.parameters()} == {"torch.bfloat16"}
+    assert {str(value.dtype) for value in made.module.parameters()} == {"torch.bfloat16"}
     assert made.recipe.dtype is DType.BF16
 
 

@@ -81,7 +81,7 @@ def test_it_is_captured_with_what_python_keeps() -> None:
     model = irscope.load(NAME, bind={"batch": 2})
     assert model.info().path == NAME and model.info().format == "module"
     # The embedding is one tensor, though two layers have it.
-    assert model.info().parameters == sum(one.numel() for one in Words().parameters())
+    assert model.info().parameters == sum(value.numel() for value in Words().parameters())
     assert [text.split("]")[0] for text in inputs(model)] == ["i64[2,6", "f32[2,32"]
     made = load.make_named(NAME, LoadOptions(bind={"batch": 2}), hollow=False)
     _, kwargs = made.arguments(real=True)
@@ -174,7 +174,7 @@ def test_exported_to_onnx_with_an_open_size(tmp_path: Path) -> None:
     target = tmp_path / "words.onnx"
     assert main(["export", NAME, "-o", str(target), "--input", "ids=i64[batch,6]", "--input", "scale=f32[batch,32]"]) == 0
     model = onnx.load(target)
-    [described] = [json.loads(one.value) for one in model.metadata_props if one.key == "irscope.inputs"]
+    [described] = [json.loads(prop.value) for prop in model.metadata_props if prop.key == "irscope.inputs"]
     assert [one["name"] for one in described] == [info.name for info in model.graph.input] == ["ids", "scale"]
     assert len(irscope.load(target).program.symbols) == 1
 

@@ -198,7 +198,7 @@ def folder(path: Path, **settings: Any) -> str:
 
 
 def taken(model: irscope.Model) -> dict[str, tuple[str, bool]]:
-    return {one.what: (one.value, one.is_guess) for one in model.program.assumed}
+    return {assumption.what: (assumption.value, assumption.is_guess) for assumption in model.program.assumed}
 
 
 def dtypes(model: irscope.Model) -> dict[str | None, str]:

@@ -119,4 +119,4 @@ def test_frozen_weights_in_few_bits_take_fewer_bytes(tmp_path: Path) -> None:
     linear = 4 * (2 * 512 * 512 + 2 * 512 * 256 + 3 * 512 * 1376)
     # Half a byte of code, a scale in f32 for every 64 of them, and a table of 16 values for each layer, instead of two bytes.
     assert sizes[0] - sizes[1] == linear * 2 - linear // 2 - linear // 64 * 4 - 4 * 7 * 16 * 4
-    assert any(one.what == "kernels" for one in few.program.assumed)
+    assert any(assumption.what == "kernels" for assumption in few.program.assumed)

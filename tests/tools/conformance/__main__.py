@@ -29,7 +29,7 @@ def main() -> None:
             found = score(engine, mode, cases)
             print(found.row(), flush=True)
             if engine == "irscope":
-                lines.extend(f"{mode} {one.name.lower():8} {outcome.line()}" for one in listed for outcome in found.of(one))
+                lines.extend(f"{mode} {entry.name.lower():8} {outcome.line()}" for entry in listed for outcome in found.of(entry))
     print(*lines, sep="\n")
 
 

@@ -63,9 +63,9 @@ def _declared(type_: onnx.TypeProto) -> Answer:
     if kind is None:
         return None
     if kind == "tensor_type":
-        found = type_.tensor_type
-        shape = tuple(_declared_size(dim) for dim in found.shape.dim) if found.HasField("shape") else None
-        return TensorAnswer(found.elem_type, shape)
+        tensor_type = type_.tensor_type
+        shape = tuple(_declared_size(dim) for dim in tensor_type.shape.dim) if tensor_type.HasField("shape") else None
+        return TensorAnswer(tensor_type.elem_type, shape)
     if kind == "sequence_type":
         return ListAnswer(_declared(type_.sequence_type.elem_type))
     if kind == "optional_type":

@@ -23,8 +23,8 @@ _SYMBOL = re.compile(r"d([0-9]+)")
 
 def symbol_value(name: str) -> int | None:
     """The size that a symbol of mode S stands for: "d3" for 3; None for any other name."""
-    found = _SYMBOL.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _SYMBOL.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def prepare(case: Case, mode: str) -> onnx.ModelProto:

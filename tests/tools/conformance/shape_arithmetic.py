@@ -282,8 +282,8 @@ def wrong(seed: int) -> Iterator[str]:
     named = {value.name: value for node in program.graph for value in node.outputs if value.name}
     for sizes, truth in zip(SIZES, found, strict=True):
         if any(
-            isinstance(one.right, int) and one.why.startswith("at most") and not _is_below(one.left, one.right, sizes)
-            for one in inferred.assumptions
+            isinstance(guess.right, int) and guess.why.startswith("at most") and not _is_below(guess.left, guess.right, sizes)
+            for guess in inferred.assumptions
         ):
             # Numbers that floats do not hold are said to be assumed away.
             continue

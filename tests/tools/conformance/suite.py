@@ -102,7 +102,7 @@ def _build() -> Iterator[Case]:
         inputs, outputs = test.data_sets[0]
         yield _case(test.name, "node", test.model, inputs, outputs)
     for kind in _ON_DISK:
-        for test in sorted(load_model_tests(kind=kind), key=lambda one: one.name):
+        for test in sorted(load_model_tests(kind=kind), key=lambda test: test.name):
             yield _from_folder(test.name, kind, Path(test.model_dir))
     light = Path(DATA_DIR) / "light"
     for path in sorted(light.glob("*.onnx")):

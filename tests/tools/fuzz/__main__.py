@@ -49,7 +49,7 @@ class Watch:
     def save(self) -> None:
         """Keep the counts for the next run."""
         made = self._state.with_suffix(".new")
-        made.write_text(json.dumps({name: asdict(one) for name, one in self.tallies.items()}, indent=1))
+        made.write_text(json.dumps({name: asdict(tally) for name, tally in self.tallies.items()}, indent=1))
         made.replace(self._state)
         self._saved = time.monotonic()
 
@@ -122,9 +122,9 @@ class Watch:
     def summary(self) -> str:
         """The counts as a table."""
         lines = [f"{'format':12} {'mutants':>9} {'that load':>9} {'CPU ms':>7}  findings"]
-        for name, one in self.tallies.items():
-            share = f"{one.loaded / max(one.next, 1):.0%}"
-            lines.append(f"{name:12} {one.next:9,} {share:>9} {1000 * one.seconds / max(one.next, 1):7.1f}  {len(one.found)}")
+        for name, tally in self.tallies.items():
+            share = f"{tally.loaded / max(tally.next, 1):.0%}"
+            lines.append(f"{name:12} {tally.next:9,} {share:>9} {1000 * tally.seconds / max(tally.next, 1):7.1f}  {len(tally.found)}")
         return "\n".join(lines)
 
 
@@ -156,7 +156,7 @@ def main() -> int:
         if name in watch.tallies and not args.as_found:
             watch.keep(name)
     print(watch.summary())
-    return int(any(one.found for one in watch.tallies.values()))
+    return int(any(tally.found for tally in watch.tallies.values()))
 
 
 if __name__ == "__main__":

@@ -200,7 +200,7 @@ def examine(format: str, files: Files, arguments: Sequence[str], companion: str,
     path = folder / next(iter(files))
     before = _files_in(folder)
     meant = {FILE: str(path), FOLDER: str(folder), COMPANION: companion}
-    filled = [meant.get(one, one) for one in arguments]
+    filled = [meant.get(argument, argument) for argument in arguments]
     size = sum(map(len, files.values()))
     outcome, out = _run(filled, size)
     if _files_in(folder) != before:
@@ -323,8 +323,8 @@ def _status(key: str) -> int:
         text = Path("/proc/self/status").read_text()
     except OSError:
         return 0
-    found = re.search(rf"{key}:\s*(\d+) kB", text)
-    return int(found[1]) * 1024 if found else 0
+    match = re.search(rf"{key}:\s*(\d+) kB", text)
+    return int(match[1]) * 1024 if match else 0
 
 
 def _first_difference(a: str, b: str) -> str:
@@ -395,7 +395,7 @@ def _number(cell: object, size: int) -> int | None:
     try:
         dim = parse_dim(cell)
         if isinstance(dim, SymDim):
-            dim = bind(dim, {str(one): size for one in dim.symbols()})
+            dim = bind(dim, {str(symbol): size for symbol in dim.symbols()})
     except IrscopeError:
         return None
     return dim if isinstance(dim, int) else None
@@ -424,7 +424,7 @@ def _symbols(path: Path) -> Mapping[str, SymDim]:
 
 def _of_formulas(path: Path, size: int) -> Iterator[Finding]:
     """A formula at some sizes is what the bound model says, where that has nothing to complain about."""
-    open_ones = {name: one for name, one in _symbols(path).items() if re.fullmatch(r"[A-Za-z_]\w*", name)}
+    open_ones = {name: symbol for name, symbol in _symbols(path).items() if re.fullmatch(r"[A-Za-z_]\w*", name)}
     sizes: dict[str, int] = {}
     for at, (name, one) in enumerate(open_ones.items()):
         low, high = one.bounds
@@ -450,11 +450,11 @@ def _of_formulas(path: Path, size: int) -> Iterator[Finding]:
 
 def _reports(text: str) -> list[dict[str, Any]]:
     """Exact numbers of each report's summary."""
-    found = []
+    reports = []
     for report in json.loads(text)["reports"]:
         inexact = report.get("provenance", {})
-        found.append({key: value for key, value in report["summary"].items() if key not in inexact})
-    return found
+        reports.append({key: value for key, value in report["summary"].items() if key not in inexact})
+    return reports
 
 
 def _bound(formula: object, sizes: Mapping[str, int]) -> int | None:

@@ -126,11 +126,11 @@ def shrink(folder: Path, format: str, number: int, stream: str, signature: str) 
         place = Path(scratch)
         settle_process(place)
         seed, files, command, outcome = one(seeds, format, number, stream, place)
-        why = next((f"{found.signature}: {found.text}" for found in outcome.findings if found.signature == signature), signature)
+        why = next((f"{finding.signature}: {finding.text}" for finding in outcome.findings if finding.signature == signature), signature)
 
         def shows(data: bytes) -> bool:
             again = examine(format, with_main(files, data), command, seed.companion, place, deep=number % DEEP_EVERY == 0)
-            return any(found.signature == signature for found in again.findings)
+            return any(finding.signature == signature for finding in again.findings)
 
         if not signature.startswith("slow"):
             made = small(next(iter(files.values())), seed.codec, shows, time.process_time() + SECONDS)

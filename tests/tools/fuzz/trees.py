@@ -54,8 +54,8 @@ def _jsonl_bytes(tree: Tree) -> bytes:
 
 
 def _items(tree: Tree, key: str) -> list[Tree]:
-    found = tree.get(key) if isinstance(tree, dict) else None
-    return found if isinstance(found, list) else []
+    branch = tree.get(key) if isinstance(tree, dict) else None
+    return branch if isinstance(branch, list) else []
 
 
 # -- protocol buffers ----------------------------------------------------------------------------------------------
@@ -143,13 +143,13 @@ _PREFIXES = {"unicodestring1": "<B", "unicodestring4": "<I", "unicodestring8": "
 
 def _pickle_tree(data: bytes) -> tuple[Tree, int]:
     """The operations of the first pickle, and where it ends."""
-    found: list[Tree] = []
+    trees: list[Tree] = []
     end = 0
     stream = io.BytesIO(data)
     for opcode, argument, _ in pickletools.genops(stream):
         end = stream.tell()
-        found.append({opcode.name: argument})
-    return found, end
+        trees.append({opcode.name: argument})
+    return trees, end
 
 
 def _pickle_bytes(tree: Tree) -> bytes:
@@ -408,15 +408,15 @@ def _gguf_text(value: Tree) -> bytes:
 def _gguf_value(kind: Tree, value: Tree, depth: int = 0) -> bytes:
     if kind == 9 and depth < 9:
         inner, items = (value.get("items_kind"), _items(value, "items")) if isinstance(value, dict) else (4, [])
-        return _gguf_number("I", inner) + _gguf_number("Q", len(items)) + b"".join(_gguf_value(inner, one, depth + 1) for one in items)
+        return _gguf_number("I", inner) + _gguf_number("Q", len(items)) + b"".join(_gguf_value(inner, item, depth + 1) for item in items)
     form = _GGUF_NUMBERS.get(kind) if isinstance(kind, int) else None
     return _gguf_text(value) if form is None else _gguf_number(form, value)
 
 
 def _gguf_bytes(tree: Tree) -> bytes:
     tree = tree if isinstance(tree, dict) else {}
-    metadata = [one for one in _items(tree, "metadata") if isinstance(one, dict)]
-    table = [one for one in _items(tree, "tensors") if isinstance(one, dict)]
+    metadata = [tree for tree in _items(tree, "metadata") if isinstance(tree, dict)]
+    table = [tree for tree in _items(tree, "tensors") if isinstance(tree, dict)]
     made = b"GGUF" + _gguf_number("I", tree.get("version"))
     for key, held in (("tensor_count", table), ("entry_count", metadata)):
         made += _gguf_number("Q", len(held) if tree.get(key) is None else tree[key])
@@ -466,9 +466,9 @@ def _bytecode_tree(data: bytes) -> Tree:
 
 def _bytecode_bytes(tree: Tree) -> bytes:
     tree = tree if isinstance(tree, dict) else {}
-    strings = ["".join(_flat(one)).encode("utf-8", "surrogatepass") + b"\0" for one in _items(tree, "strings")]
+    strings = ["".join(_flat(tree)).encode("utf-8", "surrogatepass") + b"\0" for tree in _items(tree, "strings")]
     entries = [
-        b"".join(_varint(int.from_bytes(_gguf_number("Q", one)[:8], "little")) for one in _items(entry, "numbers"))
+        b"".join(_varint(int.from_bytes(_gguf_number("Q", tree)[:8], "little")) for tree in _items(entry, "numbers"))
         if isinstance(entry, dict) and "numbers" in entry
         else entry.get("bytes", b"")
         if isinstance(entry, dict) and isinstance(entry.get("bytes"), bytes)
@@ -480,7 +480,7 @@ def _bytecode_bytes(tree: Tree) -> bytes:
         kind = section.get("section") if isinstance(section, dict) else None
         content = section.get("content") if isinstance(section, dict) else b""
         if kind == 0 and content is None:
-            content = b"".join([_varint(len(strings)), *(_varint(len(one)) for one in reversed(strings)), *strings])
+            content = b"".join([_varint(len(strings)), *(_varint(len(string)) for string in reversed(strings)), *strings])
         elif kind == 2 and content is None:
             content = b"".join(entries)
         elif kind == 3 and isinstance(content, bytes):

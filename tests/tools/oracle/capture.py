@@ -48,8 +48,8 @@ class Captured:
     def differs_at(self) -> int | None:
         """The first event that was recorded otherwise, where events were recorded."""
         recorded = self.case.recorded.get("events", self.events)
-        found = next((place for place, (ours, theirs) in enumerate(zip(self.events, recorded, strict=False)) if ours != theirs), None)
-        return found if found is not None or len(self.events) == len(recorded) else min(len(self.events), len(recorded))
+        place = next((place for place, (ours, theirs) in enumerate(zip(self.events, recorded, strict=False)) if ours != theirs), None)
+        return place if place is not None or len(self.events) == len(recorded) else min(len(self.events), len(recorded))
 
 
 @contextmanager
@@ -119,7 +119,7 @@ class Attempt:
         if self.model is None:
             return []
         found = self.model.manager.get(Shapes)
-        return [f"{one.node.name}: {one.text}" for one in found.problems]
+        return [f"{problem.node.name}: {problem.text}" for problem in found.problems]
 
 
 def attempt(name: str) -> Attempt:

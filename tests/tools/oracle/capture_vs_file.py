@@ -64,10 +64,10 @@ def _peak(memory: DeviceMemory) -> int:
 
 def _operators(memory: DeviceMemory) -> dict[str, int]:
     steps = memory.basis.lifetimes.steps if memory.basis is not None else memory.steps
-    found: dict[str, int] = {}
+    operators: dict[str, int] = {}
     for node in steps:
-        found[node.op] = found.get(node.op, 0) + 1
-    return found
+        operators[node.op] = operators.get(node.op, 0) + 1
+    return operators
 
 
 def _more(ours: dict[str, int], theirs: dict[str, int]) -> tuple[str, ...]:

@@ -191,7 +191,7 @@ def asked(memory: DeviceMemory) -> list[int]:
 def check_activations(memory: DeviceMemory) -> None:
     """Fail where what passes for activations is the parameters: then a prediction is right for the wrong reason, or wrong."""
     assert memory.basis is not None and memory.central is not None
-    parameters = sum(one.size for one in memory.basis.load if one.kind == "parameter" and type(one.size) is int)
+    parameters = sum(load.size for load in memory.basis.load if load.kind == "parameter" and type(load.size) is int)
     for forward in memory.central.outcomes:
         assert forward.peak.requested - memory.central.before.requested != parameters, "activations equal to the parameters"
 

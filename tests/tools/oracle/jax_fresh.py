@@ -155,7 +155,7 @@ def mamba(p, x):
     step = jax.nn.softplus(u @ p["step"])
     decay = jnp.exp(-step[..., None] * jnp.exp(p["a"]))
     added = (step * u)[..., None] * (u @ p["b"])[..., None, :]
-    _, state = lax.associative_scan(lambda one, other: (one[0] * other[0], other[0] * one[1] + other[1]), (decay, added), axis=1)
+    _, state = lax.associative_scan(lambda pair, other: (pair[0] * other[0], other[0] * pair[1] + other[1]), (decay, added), axis=1)
     return (((state * (u @ p["c"])[..., None, :]).sum(-1) + u * p["d"]) * jax.nn.silu(gate)) @ p["out"]
 
 

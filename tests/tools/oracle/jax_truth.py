@@ -37,8 +37,8 @@ def make(folder: Path, which: str) -> None:
             "transcendentals": cost.get("transcendentals"),
             "bytes_accessed": cost.get("bytes accessed"),
             "jax": jax.__version__,
-            "inputs": [[str(one.dtype), list(one.shape)] for one in jax.tree.leaves(lowered.in_avals)],
-            "outputs": [[str(one.dtype), list(one.shape)] for one in jax.tree.leaves(lowered.out_info)],
+            "inputs": [[str(leaf.dtype), list(leaf.shape)] for leaf in jax.tree.leaves(lowered.in_avals)],
+            "outputs": [[str(leaf.dtype), list(leaf.shape)] for leaf in jax.tree.leaves(lowered.out_info)],
             "devices": 1,
         }
         rows.append(json.dumps(row) + "\n")

@@ -58,7 +58,7 @@ def build(name: str, functions: set[str], headers: Path, out: Path) -> None:
     flags = [f"-D{macro}"] if macro else []
     _run("g++", "-c", "-fPIC", "-O1", "-w", "-std=c++17", f"-I{headers}", *flags, str(SOURCES / source), "-o", str(compiled))
     made = {line.split()[-1] for line in _run("nm", "--defined-only", str(compiled)) if line.split()[1] in "TB"}
-    rest.write_text("\n".join(f"long {one}(){{return 0;}}" for one in sorted(functions - made)) + "\nint standin;\n")
+    rest.write_text("\n".join(f"long {function}(){{return 0;}}" for function in sorted(functions - made)) + "\nint standin;\n")
     link = [
         "gcc",
         "-shared",

@@ -20,11 +20,11 @@ _OPSET = 17
 
 def read_cases() -> dict[str, str]:
     """The text of each case by name; its operator set stands behind the name."""
-    found: dict[str, str] = {}
+    cases: dict[str, str] = {}
     for part in re.split(r"^== ", _FILE.read_text(), flags=re.MULTILINE)[1:]:
         name, _, text = part.partition("\n")
-        found[name.strip()] = text
-    return found
+        cases[name.strip()] = text
+    return cases
 
 
 def model(name: str, text: str) -> onnx.ModelProto:
@@ -42,11 +42,11 @@ def model(name: str, text: str) -> onnx.ModelProto:
 
 def _weight(line: str) -> onnx.TensorProto:
     head, _, values = line.partition("=")
-    found = re.fullmatch(r"(\w+) \(([\d, ]*)\) *(\w*) *", head)
-    assert found is not None, line
-    name = found[1]
-    shape = tuple(int(size) for size in re.findall(r"\d+", found[2]))
-    dtype = np.dtype(_DTYPES[found[3] or "f32"])
+    match = re.fullmatch(r"(\w+) \(([\d, ]*)\) *(\w*) *", head)
+    assert match is not None, line
+    name = match[1]
+    shape = tuple(int(size) for size in re.findall(r"\d+", match[2]))
+    dtype = np.dtype(_DTYPES[match[3] or "f32"])
     chance = np.random.default_rng(zlib.crc32(name.encode()))
     if values:
         array = np.resize(np.array([float(part) for part in values.split()]), shape).astype(dtype)

@@ -87,11 +87,11 @@ def compare(path: Path, name: str = "", sizes: Mapping[str, int] | None = None) 
         for number, (truth, inside, run) in enumerate(zip(measured.runs, measured.inside, (cold, warm), strict=True), 1):
             # ONNX Runtime never begins its peak anew.
             highest = max(highest, run.peak.allocated)
-            yield _compared(name or path.stem, optimise, number, truth, run, highest, max(one.requested for one in inside))
+            yield _compared(name or path.stem, optimise, number, truth, run, highest, max(inner.requested for inner in inside))
 
 
 def _compared(name: str, optimised: bool, number: int, truth: Sequence[KernelMemory], run: OrtRun, highest: int, most: int) -> Compared:
-    same = sum(one.requested == predicted for one, predicted in zip(truth, run.requested, strict=False))
+    same = sum(kernel_memory.requested == predicted for kernel_memory, predicted in zip(truth, run.requested, strict=False))
     return Compared(
         name,
         optimised,
@@ -100,8 +100,8 @@ def _compared(name: str, optimised: bool, number: int, truth: Sequence[KernelMem
         most,
         run.peak.requested,
         same,
-        (max(one.peak for one in truth), highest),
-        (max(one.held for one in truth), run.peak.reserved),
+        (max(kernel_memory.peak for kernel_memory in truth), highest),
+        (max(kernel_memory.held for kernel_memory in truth), run.peak.reserved),
     )
 
 

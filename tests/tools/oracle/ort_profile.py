@@ -107,7 +107,7 @@ def _runs(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 def _outermost(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of the main graph. Kernels of graphs inside a node run while that node runs."""
-    ordered = sorted(events, key=lambda one: (one["ts"], -one["dur"]))
+    ordered = sorted(events, key=lambda event: (event["ts"], -event["dur"]))
     owners = {"If", "Loop", "Scan"}
     if not any(one["args"]["op_name"] in owners for one in ordered):
         return events

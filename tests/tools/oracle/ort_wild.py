@@ -91,18 +91,18 @@ def open_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 def sizes_of(model: onnx.ModelProto, said: Mapping[str, int]) -> dict[str, int]:
     """A size for each free dimension, as input:axis. Those of one name have one size, unless their places are said."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     by_name: dict[str, int] = {}
-    for one in open_inputs(model):
-        dims = one.type.tensor_type.shape.dim
-        is_image = len(dims) == 4 and one.type.tensor_type.elem_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
+    for value_info_proto in open_inputs(model):
+        dims = value_info_proto.type.tensor_type.shape.dim
+        is_image = len(dims) == 4 and value_info_proto.type.tensor_type.elem_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
         for axis, dim in enumerate(dims):
             if dim.dim_value <= 0:
-                place = f"{one.name}:{axis}"
+                place = f"{value_info_proto.name}:{axis}"
                 name = dim.dim_param or place
                 size = by_name.setdefault(name, said.get(name, _usual(name, axis, len(dims), is_image)))
-                found[place] = said.get(place, size)
-    return found
+                sizes[place] = said.get(place, size)
+    return sizes
 
 
 def _usual(key: str, axis: int, rank: int, is_image: bool) -> int:
@@ -116,18 +116,18 @@ def _usual(key: str, axis: int, rank: int, is_image: bool) -> int:
 def inputs_of(model: onnx.ModelProto, sizes: Mapping[str, int], values: Mapping[str, int]) -> dict[str, np.ndarray[Any, Any]]:
     """Numbers between 0 and 1 as pixels and samples, ones as ids, indices, masks and counts."""
     chance = np.random.default_rng(0)
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    inputs: dict[str, np.ndarray[Any, Any]] = {}
     for one in open_inputs(model):
         kind = one.type.tensor_type
         shape = [dim.dim_value if dim.dim_value > 0 else sizes[f"{one.name}:{axis}"] for axis, dim in enumerate(kind.shape.dim)]
         dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
         if one.name in values:
-            found[one.name] = np.full(shape, values[one.name], dtype)
+            inputs[one.name] = np.full(shape, values[one.name], dtype)
         elif np.issubdtype(dtype, np.floating):
-            found[one.name] = chance.random(shape).astype(dtype)
+            inputs[one.name] = chance.random(shape).astype(dtype)
         else:
-            found[one.name] = np.ones(shape, dtype)
-    return found
+            inputs[one.name] = np.ones(shape, dtype)
+    return inputs
 
 
 def with_sizes(path: Path, sizes: Mapping[str, int], folder: Path) -> Path:
@@ -184,12 +184,12 @@ def _bound(path: Path, model: onnx.ModelProto, sizes: Mapping[str, int], values:
     loaded = irscope.load(path)
     bound: dict[str, int] = {}
     declared = {value.name: value for value in loaded.program.graph.inputs}
-    for one in open_inputs(model):
-        value = declared.get(one.name)
+    for value_info_proto in open_inputs(model):
+        value = declared.get(value_info_proto.name)
         shape = value.type.shape if value is not None and isinstance(value.type, TensorType) else None
         for axis, dim in enumerate(shape or ()):
             if not isinstance(dim, int) and {str(dim)} == {str(symbol) for symbol in dim.symbols()}:
-                bound[str(dim)] = sizes[f"{one.name}:{axis}"]
+                bound[str(dim)] = sizes[f"{value_info_proto.name}:{axis}"]
     # Without a device: a session of the CPU provider, which is what was measured.
     return open_model(path, LoadOptions(bind={**bound, **values}, ort_level=level))
 
@@ -307,10 +307,10 @@ def limited(arguments: Sequence[str]) -> str:
 def summary(rows: Sequence[Row]) -> str:
     """Shares of models whose worst counter is within each bound."""
     measured = [one for one in rows if one.measured]
-    shares = [sum(abs(one.worst) <= bound for one in measured) for bound in BOUNDS]
-    exact = sum(one.worst == 0 for one in measured)
+    shares = [sum(abs(measurement.worst) <= bound for measurement in measured) for bound in BOUNDS]
+    exact = sum(measurement.worst == 0 for measurement in measured)
     parts = [f"{share} within {bound:.0%}" for share, bound in zip(shares, BOUNDS, strict=True)]
-    unknown = sum(one.predicted is None for one in measured)
+    unknown = sum(measurement.predicted is None for measurement in measured)
     return f"{len(measured)} models: {exact} exact, {', '.join(parts)}, {unknown} unknown, {len(rows) - len(measured)} not run"
 
 

@@ -106,16 +106,16 @@ def table(names: list[str]) -> Iterator[str]:
     for name in names:
         for form in ("pt2", "onnx"):
             one = record(exported(name, form))
-            found = one.recording
-            nodes = found.mapping.nodes if found.mapping is not None else one.nodes
-            plain, profiled = found.times("plain"), found.times("profiled")
+            recording = one.recording
+            nodes = recording.mapping.nodes if recording.mapping is not None else one.nodes
+            plain, profiled = recording.times("plain"), recording.times("profiled")
             assert plain is not None and profiled is not None
             counter = "requested"
-            peak = figures(found, "warm", counter).delta
+            peak = figures(recording, "warm", counter).delta
             share = f"{one.found} ({100 * one.found / nodes:.1f} %)"
-            bare = peak_of(without_workspaces(found.run("warm"))).bytes
+            bare = peak_of(without_workspaces(recording.run("warm"))).bytes
             times = f"{plain.median_us / 1e3:.1f} ms | {profiled.median_us / 1e3:.1f} ms"
-            yield f"| {name} | {found.header.executor} | {nodes} | {share} | {len(found.ops)} | {times} | {peak:,} | {bare:,} |"
+            yield f"| {name} | {recording.header.executor} | {nodes} | {share} | {len(recording.ops)} | {times} | {peak:,} | {bare:,} |"
 
 
 def main() -> None:

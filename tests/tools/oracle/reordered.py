@@ -99,8 +99,8 @@ def _flat(item: Any) -> list[torch.Tensor]:
     return [found for part in item.values() for found in _flat(part)] if isinstance(item, dict) else tensors_of(item)
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.dtype == other.dtype and torch.equal(one.nan_to_num(), other.nan_to_num())
+def _same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return tensor.dtype == other.dtype and torch.equal(tensor.nan_to_num(), other.nan_to_num())
 
 
 def zoo_rows(names: Sequence[str], seconds: float = 10) -> Iterator[Reordered]:

@@ -52,7 +52,7 @@ class _Watch(TorchDispatchMode):
         if recording.alive > recording.peak:
             recording.peak = recording.alive
             recording.peak_operator = len(recording.operators) - 1
-            recording.at_peak = [one for one in recording.storages if one.died is None]
+            recording.at_peak = [storage for storage in recording.storages if storage.died is None]
         return result
 
     def _seen(self, storage: torch.UntypedStorage, maker: str) -> None:
@@ -76,7 +76,7 @@ def tensors_of(item: Any) -> list[Tensor]:
     if isinstance(item, Tensor):
         return [item]
     if isinstance(item, tuple | list):
-        return [found for part in item for found in tensors_of(part)]
+        return [tensor for part in item for tensor in tensors_of(part)]
     return []
 
 

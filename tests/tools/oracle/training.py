@@ -104,7 +104,7 @@ def main() -> None:
     chosen = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     names = chosen.models.split(",") if chosen.models else list(FURTHER if chosen.further else MODELS)
-    settings = [one.recorded["setting"] for one in cases().values()] if chosen.settings == "all" else chosen.settings.split(",")
+    settings = [case.recorded["setting"] for case in cases().values()] if chosen.settings == "all" else chosen.settings.split(",")
     print("| model | setting | requested | error | allocated | error | reserved | error | seconds |\n|---|---|--:|--:|--:|--:|--:|--:|--:|")
     exact = total = 0
     for name in names:

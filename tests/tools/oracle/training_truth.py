@@ -37,7 +37,7 @@ class Loop:
         self.mark = mark
         _answer_as_a_card()
         self.module = self.trained.module.to("cuda").train()
-        self.args = tuple(_moved(one) for one in self.trained.args)
+        self.args = tuple(_moved(argument) for argument in self.trained.args)
         self.kwargs = {key: _moved(one) for key, one in self.trained.kwargs.items()}
         self.optimizer = self.setting.build_optimizer(self.module.parameters())
 

@@ -52,18 +52,18 @@ class Verdict:
         return f"{self.name:42} {self.form:9} {equal_:6}/{self.tensors:<6} {self.data_sized:4} {self.cpu:6.2f} s {unknown}".rstrip()
 
 
-def check(found: Exported) -> Verdict:
+def check(exported: Exported) -> Verdict:
     """Check one export in the way that its form allows."""
-    verdict = Verdict(found.entry.name, found.form, refused=found.refused)
-    if found.refused:
+    verdict = Verdict(exported.entry.name, exported.form, refused=exported.refused)
+    if exported.refused:
         return verdict
     started = process_time()
     try:
-        program = load_program(found.path, LoadOptions(inputs=_stated(found)), DiagnosticSink())
-        if found.path.suffix == ".pt2":
+        program = load_program(exported.path, LoadOptions(inputs=_stated(exported)), DiagnosticSink())
+        if exported.path.suffix == ".pt2":
             _check_recorded(program, verdict)
         else:
-            _check_outputs(program, found, verdict)
+            _check_outputs(program, exported, verdict)
     except Exception as error:  # a crash is a finding too
         verdict.error = f"{type(error).__name__}: {error}"
     verdict.cpu = process_time() - started
@@ -77,12 +77,12 @@ def recheck(path: Path, form: str = "concrete") -> Verdict:
     return verdict
 
 
-def _stated(found: Exported) -> dict[str, Type]:
+def _stated(exported: Exported) -> dict[str, Type]:
     """A scripted model does not know what it will be called with."""
-    if found.form != "scripted":
+    if exported.form != "scripted":
         return {}
-    names = [str(index) if found.entry.dynamic else f"images.{index}" for index in range(len(found.inputs))]
-    return {name: tensor(NAMED_DTYPES[dtype], shape) for name, (dtype, shape) in zip(names, found.inputs, strict=True)}
+    names = [str(index) if exported.entry.dynamic else f"images.{index}" for index in range(len(exported.inputs))]
+    return {name: tensor(NAMED_DTYPES[dtype], shape) for name, (dtype, shape) in zip(names, exported.inputs, strict=True)}
 
 
 # -- recorded types ----------------------------------------------------------------------------------------------------
@@ -158,16 +158,16 @@ def _has_unknown(type_: TensorType) -> bool:
 # -- results of a run --------------------------------------------------------------------------------------------------
 
 
-def _check_outputs(program: Program, found: Exported, verdict: Verdict) -> None:
+def _check_outputs(program: Program, exported: Exported, verdict: Verdict) -> None:
     hide_types(program)
     inferred = Manager(program).get(Shapes())
     verdict.unknown_operators.update(inferred.foreign)
     verdict.mismatches.extend(f"problem at {problem.node.name} ({problem.node.op}): {problem.text}" for problem in inferred.problems)
     outputs = program.graph.outputs
-    verdict.tensors = len(found.outputs)
-    if len(outputs) != len(found.outputs):
-        verdict.mismatches.append(f"{len(outputs)} results, a run returns {len(found.outputs)}")
-    for value, (dtype, shape) in zip(outputs, found.outputs, strict=False):
+    verdict.tensors = len(exported.outputs)
+    if len(outputs) != len(exported.outputs):
+        verdict.mismatches.append(f"{len(outputs)} results, a run returns {len(exported.outputs)}")
+    for value, (dtype, shape) in zip(outputs, exported.outputs, strict=False):
         mine = inferred.type_of(value)
         if not isinstance(mine, TensorType) or mine.dtype is not NAMED_DTYPES[dtype] or mine.shape is None or not _fits(mine.shape, shape):
             verdict.mismatches.append(f"result {value.name}: a run returns {tensor(NAMED_DTYPES[dtype], shape)}, inferred {mine}")

@@ -50,9 +50,9 @@ class Reading:
     """Operators whose cost is unknown."""
 
 
-def read(found: Exported) -> Reading:
+def read(exported: Exported) -> Reading:
     """Read and analyse one file."""
-    program = load_program(found.path, LoadOptions(), DiagnosticSink())
+    program = load_program(exported.path, LoadOptions(), DiagnosticSink())
     manager = Manager(program)
     shapes, costs = manager.get(Shapes()), manager.get(Flops())
     results = tuple(shapes.type_of(value) for value in program.graph.outputs)
@@ -147,8 +147,8 @@ def _same_storage(program: Program) -> dict[str, set[str]]:
 
 def _constants(program: Program) -> set[Value]:
     """Values that depend on no input of the model."""
-    found: set[Value] = set(program.graph.weights)
+    values: set[Value] = set(program.graph.weights)
     for node in program.graph:
-        if all(value is None or value in found for value in node.inputs) and not node.regions:
-            found.update(node.outputs)
-    return found
+        if all(value is None or value in values for value in node.inputs) and not node.regions:
+            values.update(node.outputs)
+    return values

@@ -57,9 +57,9 @@ def test_an_unknown_name_lists_what_is_known() -> None:
 
 
 def test_a_device_may_have_another_size_of_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = find_device("H100:96GiB")
-    assert (found.name, found.title, found.memory_bytes) == ("h100", "NVIDIA H100 SXM with 96GiB", 96 << 30)
-    assert found.room_bytes == (96 << 30) - found.context_most and found.bandwidth == find_device("h100").bandwidth
+    profile = find_device("H100:96GiB")
+    assert (profile.name, profile.title, profile.memory_bytes) == ("h100", "NVIDIA H100 SXM with 96GiB", 96 << 30)
+    assert profile.room_bytes == (96 << 30) - profile.context_most and profile.bandwidth == find_device("h100").bandwidth
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(record()))
     assert find_device(f"{path}:24GB").memory_bytes == 24 * 10**9
@@ -82,9 +82,9 @@ def test_devices_of_the_last_years_are_found(text: str) -> None:
 def test_a_user_file_is_a_device(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(record(memory={"value": 24, "unit": "GiB", "source": "me"})))
-    found = find_device(str(path))
-    assert (found.title, found.memory_bytes, found.ridge("f32")) == ("My card", 24 * 2**30, 20.0)
-    assert found.bandwidth is not None and found.bandwidth.source == "measured at home"
+    profile = find_device(str(path))
+    assert (profile.title, profile.memory_bytes, profile.ridge("f32")) == ("My card", 24 * 2**30, 20.0)
+    assert profile.bandwidth is not None and profile.bandwidth.source == "measured at home"
 
 
 @pytest.mark.parametrize(
@@ -255,10 +255,10 @@ def test_the_version_of_torch_is_that_of_the_installed_one(
 
 def test_the_installed_version_is_read_without_importing_torch() -> None:
     code = "import sys; from irscope.devices.catalogue import installed_torch; print(installed_torch()); assert 'torch' not in sys.modules"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    strip = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     try:
         numbers = metadata.version("torch").split(".")[:2]
     except metadata.PackageNotFoundError:
-        assert told == "None"
+        assert strip == "None"
     else:
-        assert told == str((int(numbers[0]), int(numbers[1])))
+        assert strip == str((int(numbers[0]), int(numbers[1])))

@@ -19,8 +19,8 @@ def test_a_workspace_is_what_is_given_back_before_the_call_ends() -> None:
 
 def test_every_configuration_has_what_its_bytes_follow_from() -> None:
     listed = list(configurations())
-    assert len(listed) > 150 and all(operand_bytes(one) > 0 for one in listed)
-    assert len({json.dumps(one) for one in listed}) == len(listed)
+    assert len(listed) > 150 and all(operand_bytes(entry) > 0 for entry in listed)
+    assert len({json.dumps(entry) for entry in listed}) == len(listed)
     assert operand_bytes({"dtype": "bfloat16", "x": [2, 3], "w": [4]}) == 20
 
 

@@ -93,7 +93,7 @@ def test_what_the_text_says_is_what_the_program_holds() -> None:
     graph = program.graph
     assert program.path == "model.irs"
     assert (program.format, program.metadata, program.given) == ("onnx", {"opset": "17"}, {"k": 3})
-    assert [(one.what, one.value, one.why, one.is_guess) for one in program.assumed] == [
+    assert [(assumption.what, assumption.value, assumption.why, assumption.is_guess) for assumption in program.assumed] == [
         ("x", "f32[1,3]", "from its use", True),
         ("batch", "1", "", False),
     ]
@@ -397,9 +397,9 @@ def test_a_node_alone_is_one_line_without_numbering() -> None:
 
 def test_the_example_of_the_documentation_reads_and_prints_as_it_stands() -> None:
     page = (Path(__file__).parents[3] / "docs" / "text-form.md").read_text(encoding="utf-8")
-    found = re.search(r"```irs\n(.*?)```", page, re.S)
-    assert found
-    assert print_program(parse_program(found[1])) == re.sub(r"^#.*\n", "", found[1], flags=re.M)
+    match = re.search(r"```irs\n(.*?)```", page, re.S)
+    assert match
+    assert print_program(parse_program(match[1])) == re.sub(r"^#.*\n", "", match[1], flags=re.M)
 
 
 # Text that does not parse: every mistake is told with its place, and nothing hostile costs more than its length.

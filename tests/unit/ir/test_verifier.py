@@ -332,10 +332,10 @@ def test_a_broken_rule_is_found(damage: Damage, code: str, words: str) -> None:
     program, _, nodes = parts()
     assert verify(program) == []
     damage(program, nodes)
-    found = verify(program)
-    assert found
-    assert found[0].code == code
-    assert found[0].message.startswith(words)
+    diagnostics = verify(program)
+    assert diagnostics
+    assert diagnostics[0].code == code
+    assert diagnostics[0].message.startswith(words)
     assert code in CODES
 
 
@@ -362,9 +362,9 @@ def test_very_many_problems_are_counted_not_listed() -> None:
     x = graph.add_input(UNKNOWN_TYPE, "x")
     for _ in range(3 * MAX_FINDINGS):
         graph.append("a", [x], attrs={"inplace": 1})
-    found = verify(Program(graph))
-    assert len(found) == MAX_FINDINGS + 1
-    assert found[-1].message == f"there are {2 * MAX_FINDINGS} more problems"
+    diagnostics = verify(Program(graph))
+    assert len(diagnostics) == MAX_FINDINGS + 1
+    assert diagnostics[-1].message == f"there are {2 * MAX_FINDINGS} more problems"
 
 
 def test_a_node_with_very_many_inputs_is_shown_short() -> None:

@@ -212,11 +212,11 @@ def test_steps_on_a_gpu_have_its_counters_its_history_and_times_of_events(
             optimizer.zero_grad()
             model(torch.randn(2, 4)).sum().backward()
             optimizer.step()
-    found = read_recording(request.target)
-    assert found.complete and [one.run for one in found.counters] == ["before", "warm"]
-    assert [event.bytes for event in found.run("warm")] == [64, -64]
+    recording = read_recording(request.target)
+    assert recording.complete and [counter.run for counter in recording.counters] == ["before", "warm"]
+    assert [event.bytes for event in recording.run("warm")] == [64, -64]
     # 1000 bytes are on the card, and no tensor that Python knows of holds them.
-    assert [(one.bytes, one.category) for one in found.held] == [(1000, "workspace")]
-    timed = [op for op in found.ops if op.op in ("aten::addmm", "aten::relu", "aten::mm")]
+    assert [(holding.bytes, holding.category) for holding in recording.held] == [(1000, "workspace")]
+    timed = [op for op in recording.ops if op.op in ("aten::addmm", "aten::relu", "aten::mm")]
     assert len(timed) == 3 and all(op.time is not None and op.time.n == 2 for op in timed)
-    assert found.times("plain") is not None and {op.phase for op in found.ops} >= {"forward", "backward", "optimizer"}
+    assert recording.times("plain") is not None and {op.phase for op in recording.ops} >= {"forward", "backward", "optimizer"}

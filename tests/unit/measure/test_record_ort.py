@@ -129,8 +129,8 @@ def test_out_of_memory_names_the_node(tmp_path: Path) -> None:
     record_request(
         Request(ModelRecord("big.onnx", "onnx", str(path)), OPTIONS, str(target), (InputSpec("x", "f32", (1, 16)),)), Sink(target)
     )
-    found = read_recording(target)
-    assert not found.complete
-    problem = found.problems[-1]
+    recording = read_recording(target)
+    assert not recording.complete
+    problem = recording.problems[-1]
     assert (problem.kind, problem.op_name, problem.requested) == ("out_of_memory", "Expand", 1 << 42)
     assert [(one.bytes, one.name) for one in problem.alive] == [(64, "Relu")]

@@ -62,25 +62,25 @@ def trace() -> Trace:
 
 def test_categories_tell_who_takes_memory_for_how_long() -> None:
     seen = trace()
-    found = {one.allocation.block: one.category for one in categorise(seen.allocations, seen.results)}
+    found = {block.allocation.block: block.category for block in categorise(seen.allocations, seen.results)}
     assert found == {1: "activation", 2: "workspace", 3: "activation", 4: "temporary", 5: "output", 6: "workspace"}
 
 
 def test_memory_outside_of_operators_belongs_to_the_one_before() -> None:
-    outside = [one for one in trace().allocations if not one.inside]
-    assert [(one.time, one.op) for one in outside] == [(55, 1), (75, 2)]
+    outside = [allocation for allocation in trace().allocations if not allocation.inside]
+    assert [(outer.time, outer.op) for outer in outside] == [(55, 1), (75, 2)]
 
 
 def test_operators_with_what_they_made_took_and_left() -> None:
     seen = trace()
-    slower = replace(seen, operators=[replace(one, seconds=3 * one.seconds) for one in seen.operators])
+    slower = replace(seen, operators=[replace(operator, seconds=3 * operator.seconds) for operator in seen.operators])
     records = op_records(Material(seen, seen, [seen, slower], results={"conv": ("f32[25]",)}, scopes={"pool": "stem"}))
     assert [(one.made, one.workspace, one.alive) for one in records] == [(100, 500, 100), (25, 50, 125), (25, 8, 58)]
-    assert [one.sources for one in records] == [("conv",), ("pool",), ("add",)]
+    assert [op_record.sources for op_record in records] == [("conv",), ("pool",), ("add",)]
     assert records[0].outputs == ("f32[25]",) and records[1].scope == "stem"
     assert records[0].time is not None and (records[0].time.min_us, records[0].time.median_us) == (0.01, 0.02)
     events = memory_events(Material(seen, seen))
-    assert len(events) == 20 and [event.bytes for event in events[:10]] == [one.bytes for one in seen.allocations]
+    assert len(events) == 20 and [event.bytes for event in events[:10]] == [allocation.bytes for allocation in seen.allocations]
     assert [event.time_us for event in events[:2]] == [0.011, 0.012]
 
 
@@ -88,8 +88,8 @@ def test_times_of_calls_are_summed_by_operator() -> None:
     seen = trace()
     seen.operators[0].outs = [0, 1]
     seen.operators[2].outs = [2]
-    found = times_by_node(seen, seen.names, [[1.0, 2.0], [10.0, 30.0], [5.0, 5.0]])
-    assert {index: times.min_us for index, times in found.items()} == {0: 11.0, 2: 5.0}
+    times = times_by_node(seen, seen.names, [[1.0, 2.0], [10.0, 30.0], [5.0, 5.0]])
+    assert {index: times.min_us for index, times in times.items()} == {0: 11.0, 2: 5.0}
     assert times_by_node(seen, ("other",), [[1.0]] * 3) == {}
 
 
@@ -117,15 +117,15 @@ def test_the_allocators_history_gives_blocks_the_size_that_was_asked_for() -> No
             ("free_completed", 9, 100, 99),
         ),
     )
-    assert [(one.bytes, one.kernel_name) for one in seen.allocations] == [(100, "aten::mm"), (700, "aten::mm"), (-700, "aten::mm")]
-    assert [one.category for one in categorise(seen.allocations, frozenset())] == ["workspace", "workspace", "workspace"]
+    assert [(block.bytes, block.kernel_name) for block in seen.allocations] == [(100, "aten::mm"), (700, "aten::mm"), (-700, "aten::mm")]
+    assert [block.category for block in categorise(seen.allocations, frozenset())] == ["workspace", "workspace", "workspace"]
     assert seen.allocations[1].block == seen.allocations[2].block != seen.allocations[0].block
 
 
 def test_the_history_decides_where_the_profiler_saw_less() -> None:
     seen = cuda_trace()
     match_history(seen, history(("alloc", 5, 40, 0), ("alloc", 9, 100, 2), ("free_completed", 9, 100, 4), ("alloc", 3, 7, 2000)))
-    assert [(one.bytes, one.op, one.inside) for one in seen.allocations] == [(40, None, False), (100, 0, True), (-100, 0, False)]
+    assert [(block.bytes, block.op, block.inside) for block in seen.allocations] == [(40, None, False), (100, 0, True), (-100, 0, False)]
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ MODEL = [
 
 def test_what_lies_between_results_that_are_still_there_belongs_to_the_node_between() -> None:
     running = [node("r = FusedConv(x, w2)", "fused"), node("f = Reshape(r, k0)", "flat"), node("y = Gemm(f, v, bias)", "gemm")]
-    found = map_nodes(MODEL, running, ["x"], ["y"])
-    assert found.sources == ((0, 1, 2), (5,), (6, 7, 8))
-    assert (found.folded, found.unmapped) == ((3, 4, 9), ())
+    node_map = map_nodes(MODEL, running, ["x"], ["y"])
+    assert node_map.sources == ((0, 1, 2), (5,), (6, 7, 8))
+    assert (node_map.folded, node_map.unmapped) == ((3, 4, 9), ())
 
 
 def test_nodes_of_another_layout_are_known_by_their_names() -> None:
@@ -203,14 +203,14 @@ def test_nodes_of_another_layout_are_known_by_their_names() -> None:
         node("r1 = Conv(r0, u1, r0)", "two_nchwc", "com.microsoft.nchwc"),
         node("y = ReorderOutput(r1)", "ReorderOutput", "com.microsoft.nchwc"),
     ]
-    found = map_nodes(model, running, ["x"], ["y"])
-    assert found.sources == ((0, 1), (2, 3, 4), ())
-    assert not found.unmapped
+    node_map = map_nodes(model, running, ["x"], ["y"])
+    assert node_map.sources == ((0, 1), (2, 3, 4), ())
+    assert not node_map.unmapped
 
 
 def test_what_cannot_be_found_again_is_said() -> None:
-    found = map_nodes([node("a = Relu(x)", "one"), node("y = Relu(a)", "two")], [node("other = Custom(x)", "new")], ["x"], ["y"])
-    assert found.unmapped == (0, 1)
+    node_map = map_nodes([node("a = Relu(x)", "one"), node("y = Relu(a)", "two")], [node("other = Custom(x)", "new")], ["x"], ["y"])
+    assert node_map.unmapped == (0, 1)
 
 
 def kernel_event(name: str, ts: int, dur: int, op: str = "Relu", **args: object) -> dict[str, Any]:
@@ -236,13 +236,13 @@ def test_a_profile_has_runs_of_kernels_without_those_inside_of_others() -> None:
         run,
         kernel_event("inner", 52, 3),
     ]
-    found = parse_ort_profile(events)
-    assert [[kernel.name for kernel in one] for one in found.runs] == [["if", "after"]]
-    assert [kernel.name for kernel in found.unfinished] == ["inner"]
-    after = found.runs[0][1]
+    profile = parse_ort_profile(events)
+    assert [[kernel.name for kernel in run] for run in profile.runs] == [["if", "after"]]
+    assert [kernel.name for kernel in profile.unfinished] == ["inner"]
+    after = profile.runs[0][1]
     assert (after.inputs, after.outputs, after.microseconds) == (("i64[]",), ("f32[1,4]",), 5.0)
     assert after.memory is not None and (after.memory.requested, after.memory.held, after.memory.change) == (130, 1024, 10)
-    assert not found.has_device_times
+    assert not profile.has_device_times
     assert parse_ort_profile([{"cat": "Kernel", "name": "k", "ts": 0, "dur": 1, "args": {}}, run]).has_device_times
 
 
@@ -287,9 +287,9 @@ def test_a_crash_leaves_a_recording_that_says_so(tmp_path: Path, monkeypatch: py
         return Ended(-9, b"", b"")
 
     monkeypatch.setattr(process.processes, "run", run)
-    found = process.record_in_process(request(target))
-    assert not found.complete and len(found.ops) == 1 and not found.notes
-    problem = found.problems[0]
+    recording = process.record_in_process(request(target))
+    assert not recording.complete and len(recording.ops) == 1 and not recording.notes
+    problem = recording.problems[0]
     assert problem.kind == "crashed" and (problem.scope, problem.op_name) == ("conv2d_3", "aten::conv2d")
     assert problem.text == "the process that ran the model was ended by SIGKILL, as the system does when memory runs out"
 

@@ -109,11 +109,11 @@ def test_an_exported_program_names_the_nodes_it_ran(tmp_path: Path) -> None:
     path = tmp_path / "net.pt2"
     program = torch.export.export(Net().eval(), (torch.randn(1, 3, 8, 8),))
     torch.export.save(program, path)
-    found = of_file(path, tmp_path / "r.jsonl", "pt2", x=(1, 3, 8, 8))
+    recording = of_file(path, tmp_path / "r.jsonl", "pt2", x=(1, 3, 8, 8))
     names = [node.name for node in program.graph.nodes if node.op == "call_function"]
-    named = [source for op in found.ops for source in op.sources]
+    named = [source for op in recording.ops for source in op.sources]
     assert set(named) == set(names) - {"split"}
-    split = next(op for op in found.ops if op.op == "aten::split")
+    split = next(op for op in recording.ops if op.op == "aten::split")
     assert split.sources == ("getitem", "getitem_1")
 
 
@@ -126,9 +126,9 @@ def test_a_program_that_was_exported_with_named_arguments(tmp_path: Path) -> Non
     path = tmp_path / "named.pt2"
     x, scale, shift = torch.randn(4, 2), torch.randn(2), torch.randn(4, 1)
     torch.export.save(torch.export.export(Named(), (x,), {"shift": shift, "scale": scale}), path)
-    found = of_file(path, tmp_path / "r.jsonl", "pt2", x=(4, 2), scale=(2,), shift=(4, 1))
-    assert found.complete, found.problems
-    assert [op.inputs for op in found.ops] == [("f32[4,2]", "f32[2]"), ("f32[4,2]", "f32[4,1]")]
+    recording = of_file(path, tmp_path / "r.jsonl", "pt2", x=(4, 2), scale=(2,), shift=(4, 1))
+    assert recording.complete, recording.problems
+    assert [op.inputs for op in recording.ops] == [("f32[4,2]", "f32[2]"), ("f32[4,2]", "f32[4,1]")]
 
 
 def test_values_of_inputs_from_a_file(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_values_of_inputs_from_a_file(tmp_path: Path) -> None:
     np.savez(values, x=torch.tensor([1.0, -2.0]).to(torch.bfloat16).view(torch.uint16).numpy(), y=np.array([3.0, 4.0]))
     specs = (InputSpec("x", "bf16", (2,)), InputSpec("y", "f32", (2,)), InputSpec("ids", "i64", (2,)))
     made = torchmodel._input_tensors(Request(ModelRecord("m"), Options(values=str(values)), "r", specs), torch.device("cpu"))
-    assert [one.tolist() for one in made] == [[1.0, -2.0], [3.0, 4.0], [1, 1]]
+    assert [tensor.tolist() for tensor in made] == [[1.0, -2.0], [3.0, 4.0], [1, 1]]
 
 
 class TooLarge(nn.Module):

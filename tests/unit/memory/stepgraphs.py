@@ -61,7 +61,7 @@ def slow_cost(problem: CheckpointProblem, plan: Sequence[int]) -> tuple[int, flo
     touched: dict[tuple[int, int], list[int]] = {}  # (storage, copy) -> moments at which it is touched
     current = [0] * len(storages)  # which copy readers of later operators see
     copies = [0] * len(storages)
-    usable = [one.is_input for one in storages]
+    usable = [storage.is_input for storage in storages]
     workspace: list[int] = []
     extra = 0.0
 
@@ -84,8 +84,8 @@ def slow_cost(problem: CheckpointProblem, plan: Sequence[int]) -> tuple[int, flo
                 for writer in problem.writers[wanted.pop()]:
                     if writer not in need:
                         need.add(writer)
-                        sources = [one for one in operators[writer].reads if one not in operators[writer].writes]
-                        wanted += [one for one in sources if one in problem.choices and not usable[one]]
+                        sources = [read for read in operators[writer].reads if read not in operators[writer].writes]
+                        wanted += [source for source in sources if source in problem.choices and not usable[source]]
             fresh: dict[int, int] = {}
             for writer in sorted(need):
                 workspace.append(operators[writer].workspace)
@@ -114,13 +114,15 @@ def slow_cost(problem: CheckpointProblem, plan: Sequence[int]) -> tuple[int, flo
     total = len(workspace)
     live = [0] * total
     for (number, copy), moments in touched.items():
-        one = storages[number]
-        first = 0 if one.is_input and copy == 0 else moments[0]
-        last = total - 1 if one.is_output and copy == 0 else moments[-1]
+        storage = storages[number]
+        first = 0 if storage.is_input and copy == 0 else moments[0]
+        last = total - 1 if storage.is_output and copy == 0 else moments[-1]
         for moment in range(first, last + 1):
-            live[moment] += one.size
-    unused = sum(one.size for number, one in enumerate(storages) if one.is_input and one.is_output and (number, 0) not in touched)
-    at_rest = max(sum(one.size for one in storages if one.is_input), sum(one.size for one in storages if one.is_output))
+            live[moment] += storage.size
+    unused = sum(slot.size for number, slot in enumerate(storages) if slot.is_input and slot.is_output and (number, 0) not in touched)
+    at_rest = max(
+        sum(storage.size for storage in storages if storage.is_input), sum(storage.size for storage in storages if storage.is_output)
+    )
     return max([at_rest, *(here + room + unused for here, room in zip(live, workspace, strict=True))]), extra
 
 

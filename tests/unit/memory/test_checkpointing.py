@@ -122,7 +122,7 @@ def test_the_archive_keeps_no_plan_that_another_one_beats() -> None:
     archive = Archive()
     for peak, seconds in ((10, 1.0), (5, 3.0), (7, 2.0), (7, 1.5), (6, 4.0), (5, 3.0), (4, 9.0), (3, 0.5)):
         archive.offer(Cost(peak, seconds, 0), [peak], "test")
-    assert [(one.cost.peak, one.cost.seconds) for one in archive.points] == [(3, 0.5)]
+    assert [(point.cost.peak, point.cost.seconds) for point in archive.points] == [(3, 0.5)]
     assert archive.within(2) is None
 
 
@@ -148,8 +148,8 @@ def test_plans_in_steps_are_the_same_every_time() -> None:
 def test_curves_fall() -> None:
     planner = CheckpointPlanner(chain(16))
     planned = planner.curve(planner.even_budgets(6), steps=400)
-    assert [one.budget for one in planned] == sorted((one.budget for one in planned), reverse=True)
-    within = [one.seconds for one in planned if one.met]
+    assert [planned.budget for planned in planned] == sorted((planned.budget for planned in planned), reverse=True)
+    within = [planned.seconds for planned in planned if planned.met]
     assert within == sorted(within)
     assert planned[0].proven and planned[0].seconds == 0
 

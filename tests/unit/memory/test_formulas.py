@@ -29,15 +29,15 @@ PLACES = [Sizes(batch, prompt, new) for batch, prompt, new in itertools.product(
 
 @given(st.lists(FACTORS, min_size=1, max_size=4), st.integers(1, 9), st.integers(1, 5000))
 def test_a_formula_gives_the_highest_moment(factors: list[dict[tuple[int, int, int], int]], batch: int, length: int) -> None:
-    moments = [Polynomial({power: factor for power, factor in one.items() if factor}) for one in factors]
+    moments = [Polynomial({power: factor for power, factor in factor.items() if factor}) for factor in factors]
     used = [Sizes(many, number * length, 3) for many in (batch, 2 * batch) for number in (1, 2, 3)]
     places = [*used, Sizes(3 * batch, 5 * length, 3)]
     counted = {place: {number: moment(place) for number, moment in enumerate(moments)} for place in places}
-    found = PeakFormula((Piece(moments_formula(counted, len(used), BY_PROMPT, range(len(moments))), length, 5 * length),), "prompt")
+    peak_formula = PeakFormula((Piece(moments_formula(counted, len(used), BY_PROMPT, range(len(moments))), length, 5 * length),), "prompt")
     for at, sizes in counted.items():
         names = {"batch": at.batch, "prompt": at.prompt, "new": at.new, "max": max}
-        assert found(*at) == max(sizes.values()) == eval(str(found), names)
-    assert found.held == ((length, 5 * length),)
+        assert peak_formula(*at) == max(sizes.values()) == eval(str(peak_formula), names)
+    assert peak_formula.held == ((length, 5 * length),)
 
 
 def test_what_is_no_polynomial_has_no_formula() -> None:
@@ -74,15 +74,15 @@ def test_a_window_that_fills_is_one_formula(of: str) -> None:
 def test_pieces_that_differ_otherwise_stay_pieces() -> None:
     short, long = Polynomial({(1, 1, 0): 4}), Polynomial({(1, 2, 0): 1})
     pieces = (Piece({0: short}, 8, 90, 0, 100), Piece({1: long}, 110, 500, 101))
-    found = PeakFormula(joined(pieces), "prompt")
-    assert str(found) == "batch*4*prompt if prompt <= 100 else batch*prompt**2"
-    assert (found(2, 100, 1), found(2, 101, 1), found.held) == (800, 2 * 101**2, ((8, 90), (110, 500)))
+    peak_formula = PeakFormula(joined(pieces), "prompt")
+    assert str(peak_formula) == "batch*4*prompt if prompt <= 100 else batch*prompt**2"
+    assert (peak_formula(2, 100, 1), peak_formula(2, 101, 1), peak_formula.held) == (800, 2 * 101**2, ((8, 90), (110, 500)))
     assert PeakFormula(pieces[1:], "prompt").gives(2, 100, 1) is None
 
 
 def test_a_formula_reads_as_python() -> None:
-    one = Polynomial({(1, 1, 0): 40, (1, 0, 1): 16, (1, 0, 0): 8, (0, 0, 0): 500})
-    assert str(one) == "batch*(16*(prompt + new) + 24*prompt + 8) + 500"
+    polynomial = Polynomial({(1, 1, 0): 40, (1, 0, 1): 16, (1, 0, 0): 8, (0, 0, 0): 500})
+    assert str(polynomial) == "batch*(16*(prompt + new) + 24*prompt + 8) + 500"
     assert str(Polynomial({(1, 2, 0): 1})) == "batch*prompt**2"
     assert str(Polynomial({})) == "0"
 

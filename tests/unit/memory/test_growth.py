@@ -103,9 +103,9 @@ def test_continued_steps_are_those_that_would_have_run(prompt: int, last: int, r
     assert _sizes_and_streams(tape, starts)[: last - 1] == _sizes_and_streams(whole.gpu.tape, [one.at for one in wanted])[: last - 1]
     # The allocator counts the same, whoever asks.
     tape.starts, tape.spans = [0, starts[-1]], [Span("all", 0, 1)]
-    true = whole.gpu.tape.until((wanted[-1].at, sum(one.at < wanted[-1].at for one in whole.gpu.tape.actions)))
+    true = whole.gpu.tape.until((wanted[-1].at, sum(action.at < wanted[-1].at for action in whole.gpu.tape.actions)))
     counted = [one.replay(CachingAllocator("2.13"), one.numbers("central")).outcomes for one in (tape, true)]
-    assert [(one.peak, one.after) for one in counted[0]] == [(one.peak, one.after) for one in counted[1]]
+    assert [(count.peak, count.after) for count in counted[0]] == [(count.peak, count.after) for count in counted[1]]
     assert len(growth.captured) < 40
 
 

@@ -172,8 +172,8 @@ def test_gaps_are_the_same_however_they_are_found(settings: dict[str, int], monk
         problem = placement_problem(lower, upper, [random.randint(1, 9) for _ in range(count)], 1)
         order = random.sample(range(count), count)
         for tightest in (True, False):
-            found = place.place_in_order(problem, np.array(order), tightest=tightest)
-            assert found.tolist() == first_or_tightest(problem, order, tightest)
+            numbers = place.place_in_order(problem, np.array(order), tightest=tightest)
+            assert numbers.tolist() == first_or_tightest(problem, order, tightest)
 
 
 def test_unions_are_small_where_all_is_packed_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +195,8 @@ def test_unions_are_small_where_all_is_packed_well(monkeypatch: pytest.MonkeyPat
         lower, upper = list(range(count)), [count + begin for begin in range(count)]
         problem = placement_problem(lower, upper, [64] * count, 1)
         looked_at.clear()
-        found = place.place_in_order(problem, np.arange(count), tightest=True)
-        assert found.tolist() == list(range(0, 64 * count, 64))
+        numbers = place.place_in_order(problem, np.arange(count), tightest=True)
+        assert numbers.tolist() == list(range(0, 64 * count, 64))
         assert max(looked_at) <= 3 * count.bit_length()
 
 
@@ -207,7 +207,7 @@ def test_a_running_arena_gives_the_tightest_gap_of_all_that_are_open() -> None:
         lower = [random.randrange(30) for _ in range(count)]
         upper = [begin + random.randint(0, 12) for begin in lower]
         size = [random.randint(0, 9) for _ in range(count)]
-        matters = [one for one in sorted(range(count), key=lower.__getitem__) if size[one] and upper[one] > lower[one]]
+        matters = [index for index in sorted(range(count), key=lower.__getitem__) if size[index] and upper[index] > lower[index]]
         offsets: dict[int, int] = {}
         for buffer in matters:
             alive = sorted((at, at + size[one]) for one, at in offsets.items() if upper[one] > lower[buffer])
@@ -216,7 +216,7 @@ def test_a_running_arena_gives_the_tightest_gap_of_all_that_are_open() -> None:
             offsets[buffer] = min(gaps, default=(0, starts[-1]))[1]
         expected = max((at + size[one] for one, at in offsets.items()), default=0)
         assert place.while_running(lower, upper, size, 1) == expected
-        placed = [offsets.get(one, 0) for one in range(count)]
+        placed = [offsets.get(index, 0) for index in range(count)]
         assert overlap(lower, upper, size, placed) is None
         if expected and len(matters) > 1:
             one = random.choice(matters)

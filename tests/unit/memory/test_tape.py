@@ -34,8 +34,8 @@ def test_spans_have_peaks_of_their_own_and_what_is_kept_is_taken_once() -> None:
     tape = two_forwards()
     found = tape.replay(CachingAllocator(), tape.numbers("central"))
     assert found.before.requested == 3 * MIB
-    assert [one.peak.requested for one in found.outcomes] == [5.5 * MIB, 5.5 * MIB]
-    assert [one.after.requested for one in found.outcomes] == [3.5 * MIB, 3.5 * MIB]
+    assert [outcome.peak.requested for outcome in found.outcomes] == [5.5 * MIB, 5.5 * MIB]
+    assert [outcome.after.requested for outcome in found.outcomes] == [3.5 * MIB, 3.5 * MIB]
     assert found.at("before", "requested") == 3 * MIB and found.at("warm", "requested") == found.worst("requested") == 5.5 * MIB
     assert sorted(found.held) == [0, 2]
     assert found.stretches == [] and found.outcomes[0].stretch is None
@@ -73,7 +73,7 @@ def test_streams_events_and_pools_are_part_of_the_tape() -> None:
     tape.spans = [Span("step", 0, 1)]
     gpu = CachingAllocator(pending_frees="synchronize")
     found = tape.replay(gpu, tape.numbers("central"), "all", addresses=True)
-    assert [(one.stream, one.pool) for one in gpu.segments()] == [(0, 0), (1, 0), (0, 1)]
+    assert [(segment.stream, segment.pool) for segment in gpu.segments()] == [(0, 0), (1, 0), (0, 1)]
     _, step = found.stretches
     first, _, _, _, last = step.addresses
     assert last != first  # stream 1 was not done with it
@@ -91,7 +91,7 @@ def test_sizes_are_numbers_formulas_or_intervals() -> None:
     size = parse_dim("batch") * 4
     tape.events = [tape.slot(size, "activation", "x"), tape.slot(10, "workspace", "w")]
     tape.spreads[1] = Spread(0, None, "it is chosen on the device", modelled=True)
-    assert [str(one) for one in tape.symbols()] == ["batch"]
+    assert [str(symbol) for symbol in tape.symbols()] == ["batch"]
     assert tape.formulas("low") == [size, 0]
     assert not tape.is_exact and not tape.is_passing and tape.most() is None
     with pytest.raises(Unbounded, match="chosen on the device"):
@@ -107,8 +107,8 @@ def test_requests_that_come_later() -> None:
     tape.starts, tape.spans = [0, 4, 6], [Span("one", 0, 1), Span("two", 1, 2)]
     later = tape.with_later([(3, 4, 5)])
     assert list(later.events) == [0, 1, 2, ~1, ~0, ~2] and later.starts == [0, 3, 6]
-    assert [one.at for one in later.actions] == [3] and list(tape.events) == [0, 1, 2, ~0, ~1, ~2]
-    peaks = [one.peak.requested for one in later.replay(CachingAllocator(torch="2.13"), later.numbers("central")).outcomes]
+    assert [action.at for action in later.actions] == [3] and list(tape.events) == [0, 1, 2, ~0, ~1, ~2]
+    peaks = [outcome.peak.requested for outcome in later.replay(CachingAllocator(torch="2.13"), later.numbers("central")).outcomes]
     assert peaks == [3584, 3584]
     assert [one.peak.requested for one in tape.replay(CachingAllocator(torch="2.13"), tape.numbers("central")).outcomes] == [3584, 3072]
 

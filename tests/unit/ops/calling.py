@@ -40,9 +40,9 @@ def t(text: str) -> TensorType:
 
 def spec_of(name: str) -> OpSpec:
     """The record of an operator that must exist."""
-    found = find_op(name)
-    assert found is not None, name
-    return found
+    op_spec = find_op(name)
+    assert op_spec is not None, name
+    return op_spec
 
 
 def _type(operand: Operand) -> Type | None:

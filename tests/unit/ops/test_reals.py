@@ -104,7 +104,7 @@ def test_range_over_a_cast_quotient() -> None:
     nodes = [*SIZE, node("Div", "real eight", "rows"), node("Range", "zero rows one", "y")]
     inferred, type_ = found(nodes, ("eight", [8.0], []), ("zero", [0.0], []), ("one", [1.0], []))
     assert type_ == "f32[(h + 7)//8]"
-    assert [(str(one.left), one.right) for one in inferred.assumptions] == [("h", 2**24)]
+    assert [(str(assumption.left), assumption.right) for assumption in inferred.assumptions] == [("h", 2**24)]
 
 
 @pytest.mark.parametrize(("scale", "want"), [(2.0, "2*h"), (0.5, "h//2"), (1.5, "h + h//2")])

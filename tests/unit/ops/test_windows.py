@@ -73,15 +73,15 @@ def test_transposed_sizes_are_those_of_torch(seed: int) -> None:
 def test_automatic_padding_divides_by_the_stride() -> None:
     batch, size = symbol("B"), symbol("H")
     attrs = {"auto_pad": "SAME_LOWER", "strides": (2, 2)}
-    found = shape_of("nn.conv", f32(batch, 3, size, 7), f32(8, 3, 3, 3), **attrs)
-    assert found is not None
-    assert str(found) == str((batch, 8, (size + 1) // 2, 4))
+    shape = shape_of("nn.conv", f32(batch, 3, size, 7), f32(8, 3, 3, 3), **attrs)
+    assert shape is not None
+    assert str(shape) == str((batch, 8, (size + 1) // 2, 4))
     assert shape_of("nn.conv_transpose", f32(1, 3, 5, 7), f32(3, 8, 3, 3), **attrs) == (1, 8, 10, 14)
 
 
 def test_wanted_sizes_win_over_padding() -> None:
-    found = shape_of("nn.conv_transpose", f32(1, 1, 3, 3), f32(1, 2, 3, 3), strides=(3, 2), output_shape=(10, 8))
-    assert found == (1, 2, 10, 8)
+    shape = shape_of("nn.conv_transpose", f32(1, 1, 3, 3), f32(1, 2, 3, 3), strides=(3, 2), output_shape=(10, 8))
+    assert shape == (1, 2, 10, 8)
 
 
 def test_channels_may_stand_last() -> None:
@@ -100,9 +100,9 @@ def test_contradictions_are_errors() -> None:
 
 
 def test_unknown_weights_leave_the_number_of_filters_open() -> None:
-    found = shape_of("nn.conv", f32(1, 3, 8, 8), tensor(DType.F32, None), kernel_shape=(3, 3))
-    assert (found[0], *found[2:]) == (1, 6, 6)
-    assert str(found[1]).startswith("?")
+    shape = shape_of("nn.conv", f32(1, 3, 8, 8), tensor(DType.F32, None), kernel_shape=(3, 3))
+    assert (shape[0], *shape[2:]) == (1, 6, 6)
+    assert str(shape[1]).startswith("?")
 
 
 def test_quantized_convolutions_have_their_own_element_types() -> None:
@@ -234,12 +234,12 @@ def test_formulas_hold_for_every_size(scale: float) -> None:
     size = symbol("H")
     values = (None, None, np.asarray([1, scale], dtype=np.float32))
     types = (None, f32(2))
-    found = shape_of("vision.resize", f32(1, size), *types, values=values)
-    if found[1].symbol_names()[0].startswith("?"):
+    shape = shape_of("vision.resize", f32(1, size), *types, values=values)
+    if shape[1].symbol_names()[0].startswith("?"):
         assert scale in (0.7, 1.3), "only scales that a float rounds down may stay unknown"
         return
     for number in (*range(1, 3000), 65535, 99999):
-        assert (1, bind(found[1], {"H": number})) == shape_of("vision.resize", f32(1, number), *types, values=values)
+        assert (1, bind(shape[1], {"H": number})) == shape_of("vision.resize", f32(1, number), *types, values=values)
 
 
 def test_sizes_win_and_keep_the_ratio_where_asked() -> None:
@@ -252,8 +252,8 @@ def test_sizes_win_and_keep_the_ratio_where_asked() -> None:
 
 
 def test_unknown_scales_keep_the_rank() -> None:
-    found = shape_of("vision.resize", f32(1, 3, 4, 6), None, f32(4))
-    assert len(found) == 4
+    shape = shape_of("vision.resize", f32(1, 3, 4, 6), None, f32(4))
+    assert len(shape) == 4
 
 
 def test_interpolation_weighs_its_neighbours() -> None:

@@ -28,12 +28,12 @@ def advice(manager: Manager, **options: object) -> AdviceList:
 
 
 def on(result: AdviceList, topic: str) -> list[Finding]:
-    return [one.finding for one in result.ranked if one.source.name == topic]
+    return [ranked.finding for ranked in result.ranked if ranked.source.name == topic]
 
 
 def one_on(manager: Manager, topic: str, **options: object) -> Finding:
-    [found] = on(advice(manager, topics=(topic,), **options), topic)
-    return found
+    [finding] = on(advice(manager, topics=(topic,), **options), topic)
+    return finding
 
 
 def test_a_model_with_nothing_wrong_gets_no_advice() -> None:
@@ -70,14 +70,14 @@ def test_fusion_saves_what_the_pass_says_and_the_time_of_its_launches() -> None:
 
 def test_the_largest_share_comes_first_and_shares_are_of_something() -> None:
     result = advice(built(*conv_bn_relu(16, 32), {"w": normal(16, 3, 3, 3, zero={0: [1]})}), values=True)
-    shares = [one.share for one in result.ranked]
+    shares = [ranked.share for ranked in result.ranked]
     assert shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1
     weights, activations, seconds = (result.wholes[name] for name in ("weights", "activations", "seconds"))
     assert isinstance(weights, int) and isinstance(activations, int) and isinstance(seconds, float)
-    for one in result.ranked:
-        memory, time = one.finding.memory, one.finding.seconds
+    for ranked in result.ranked:
+        memory, time = ranked.finding.memory, ranked.finding.seconds
         least = (memory if isinstance(memory, int) else 0) / (weights + activations)
-        assert one.share == pytest.approx(max(least, (time or 0) / seconds, 0)) or time is None
+        assert ranked.share == pytest.approx(max(least, (time or 0) / seconds, 0)) or time is None
 
 
 def test_rows_and_columns_of_zeros_could_go() -> None:
@@ -100,7 +100,7 @@ def test_precision_tells_what_its_pass_says() -> None:
     found = on(advice(manager, values=True, target=18.0), "precision")
     errors = manager.get(QuantizeError(target=18.0))
     assert sum(one.memory for one in found if isinstance(one.memory, int)) == sum(
-        4 * one.count - (one.bytes or 0) for one in errors.tensors if one.bytes
+        4 * tensor.count - (tensor.bytes or 0) for tensor in errors.tensors if tensor.bytes
     )
     assert not any(one.is_lossless for one in found)
 
@@ -120,7 +120,7 @@ def test_weights_that_are_there_twice_or_for_nothing() -> None:
 def test_a_checkpoint_has_no_graph_that_could_read_its_weights() -> None:
     manager = built("return", "param %w: f32[64,64]", {})
     result = advice(manager, values=True)
-    assert not result.failed and {one.source.name for one in result.ranked} == {"precision"}
+    assert not result.failed and {ranked.source.name for ranked in result.ranked} == {"precision"}
 
 
 def test_casts_that_go_forth_and_back() -> None:
@@ -150,21 +150,21 @@ def test_what_shares_its_storage_is_no_copy() -> None:
 
 def test_work_that_nobody_needs() -> None:
     body = "%d: f32[2,8] = math.exp(%x)\n%e: f32[2,8] = math.neg(%d)\n%y: f32[2,8] = nn.relu(%x)\nreturn %y"
-    found = one_on(program(body), "dead-code")
-    assert [node.name for node in found.nodes] == ["d", "e"] and found.flops == 32 and found.moved == 4 * 64
+    finding = one_on(program(body), "dead-code")
+    assert [node.name for node in finding.nodes] == ["d", "e"] and finding.flops == 32 and finding.moved == 4 * 64
 
 
 def test_half_the_width_halves_weights_and_the_time_of_what_moves() -> None:
     manager = program("%y: f32[512,4096] = nn.linear(%x, %w, _)\nreturn %y", "input %x: f32[512,4096]\nparam %w: f32[4096,4096]")
-    found = one_on(manager, "half-width")
+    finding = one_on(manager, "half-width")
     halves = manager.get(Roofline()).seconds - manager.get(Roofline(dtype="bf16")).seconds
-    assert found.seconds == pytest.approx(halves) and not found.is_lossless and found.sure == "bound"
-    assert isinstance(found.memory, int) and found.memory >= 4096 * 4096 * 2
+    assert finding.seconds == pytest.approx(halves) and not finding.is_lossless and finding.sure == "bound"
+    assert isinstance(finding.memory, int) and finding.memory >= 4096 * 4096 * 2
 
 
 def test_sizes_that_are_no_multiples_of_eight() -> None:
-    found = one_on(program("%y: f32[2,13] = nn.linear(%x, %w, _)\nreturn %y", "input %x: f32[2,16]\nparam %w: f32[13,16]"), "alignment")
-    assert found.memory == -(3 * 16 * 4) and found.seconds is None
+    finding = one_on(program("%y: f32[2,13] = nn.linear(%x, %w, _)\nreturn %y", "input %x: f32[2,16]\nparam %w: f32[13,16]"), "alignment")
+    assert finding.memory == -(3 * 16 * 4) and finding.seconds is None
 
 
 def test_open_symbols_get_typical_sizes_which_are_told() -> None:
@@ -172,7 +172,7 @@ def test_open_symbols_get_typical_sizes_which_are_told() -> None:
     manager = program(body, "input %x: f32[batch,64]\nparam %w: f32[64,64]")
     report = manager.run_one(Advise()).report()
     assert any("batch=64" in note for note in report.notes)
-    assert all(one.share > 0 for one in advice(manager).ranked)
+    assert all(ranked.share > 0 for ranked in advice(manager).ranked)
 
 
 def test_without_values_the_list_is_partial_but_complete_elsewhere() -> None:

@@ -157,7 +157,7 @@ def test_convolution_workspace_is_a_model_with_an_interval() -> None:
         assert found.central is not None and found.lows and found.high is not None and found.moments is not None
         base = found.central.before.requested
         assert found.central.at("cold", "requested") - base == result + workspace
-        assert (min(one.at("cold", "requested") for one in found.lows) - base, found.high.at("cold", "requested") - base) == (
+        assert (min(replayed.at("cold", "requested") for replayed in found.lows) - base, found.high.at("cold", "requested") - base) == (
             result,
             2 * result + given + filters,
         )

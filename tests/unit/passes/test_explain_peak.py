@@ -49,7 +49,7 @@ def test_writing_over_an_operand_leaves_the_peak_that_was_said(program: Program)
     inside = {step: int(str(size)) for step, size in lifetimes.inside.items()}
     heights = Heights(lifetimes.ranges, sizes, inside, len(lifetimes.steps))
     finder = Finder(lifetimes.steps, lifetimes.ranges, aliases, manager.get(Shapes()), torch=False)
-    for change in [found for found in finder.changes(inside) if found.kind == IN_PLACE]:
+    for change in [change for change in finder.changes(inside) if change.kind == IN_PLACE]:
         expected = int(heights.alive([change]).max())
         marked = []
         for edit in change.edits:

@@ -101,7 +101,7 @@ def test_replays_count_what_an_analysis_at_each_size_counts(model: Model) -> Non
     points = parse_points(["batch=1..7,33"], model.program)
     for sizes, counted in zip(points, replays.counted(points), strict=True):
         expected = model.rebound(sizes).manager.get(CudaMemory()).central
-        assert [one.peak for one in counted.outcomes] == [one.peak for one in expected.outcomes]
+        assert [outcome.peak for outcome in counted.outcomes] == [outcome.peak for outcome in expected.outcomes]
 
 
 @pytest.mark.parametrize(("torch", "conf"), [("2.11", ""), ("2.12", ""), ("2.13", "expandable_segments:True"), ("2.15", "")])
@@ -112,7 +112,7 @@ def test_replays_follow_the_version_and_the_options(torch: str, conf: str) -> No
     points = parse_points(["batch=1..6"], model.program)
     for sizes, counted in zip(points, replays.counted(points), strict=True):
         expected = model.rebound(sizes).manager.get(CudaMemory()).central
-        assert [one.peak for one in counted.outcomes] == [one.peak for one in expected.outcomes]
+        assert [outcome.peak for outcome in counted.outcomes] == [outcome.peak for outcome in expected.outcomes]
 
 
 def test_memory_that_runs_out_only_where_the_cache_cannot_help() -> None:
@@ -190,7 +190,7 @@ def test_whether_the_next_size_runs_is_said(capsys: pytest.CaptureFixture[str]) 
 
 
 def _halved(replayed: Replayed) -> Replayed:
-    outcomes = [replace(one, peak=replace(one.peak, reserved=one.peak.reserved // 2)) for one in replayed.outcomes]
+    outcomes = [replace(outcome, peak=replace(outcome.peak, reserved=outcome.peak.reserved // 2)) for outcome in replayed.outcomes]
     return replace(replayed, outcomes=outcomes)
 
 
@@ -259,8 +259,8 @@ def test_a_rising_formula_is_solved(memory: int, high: int | None) -> None:
     def heights(sizes: Sequence[int]) -> list[int]:
         return [7 * size + size**2 // 5 for size in sizes]
 
-    found = largest_by_formula(heights, memory, 1, high, rising=True)
-    size = found.size or 0
+    largest = largest_by_formula(heights, memory, 1, high, rising=True)
+    size = largest.size or 0
     assert size == 0 or heights([size])[0] <= memory
     assert size == high or heights([size + 1])[0] > memory
 
@@ -283,12 +283,12 @@ def test_sizes_far_above_many_that_fail_are_found_by_sampling() -> None:
         looked.append(size)
         return size * 10 + (100_000 if 39 <= size < 2_000 else 0)
 
-    found = largest_by_measuring(measure, 40_005, 4_000, 1, None, looks=60)
-    assert found.size == 4_000
+    largest = largest_by_measuring(measure, 40_005, 4_000, 1, None, looks=60)
+    assert largest.size == 4_000
     looked.clear()
-    found = largest_by_measuring(lambda size: measure(size) + (100_000 if size > 3_000 else 0), 40_005, 4_000, 1, None, looks=60)
-    assert (found.size, found.exhaustive) == (3_000, False)
-    assert min(found.failing) >= 39 and max(found.failing) < 2_000
+    largest = largest_by_measuring(lambda size: measure(size) + (100_000 if size > 3_000 else 0), 40_005, 4_000, 1, None, looks=60)
+    assert (largest.size, largest.exhaustive) == (3_000, False)
+    assert min(largest.failing) >= 39 and max(largest.failing) < 2_000
     assert len(set(looked)) <= 75
 
 

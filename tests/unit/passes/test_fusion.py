@@ -91,7 +91,7 @@ def test_an_activation_in_pieces_is_one() -> None:
 
 def test_attention_in_pieces_saves_its_scores() -> None:
     found = fusions(attention(), WEIGHTS)
-    group = next(one for one in found.groups if one.pattern == "attention")
+    group = next(group for group in found.groups if group.pattern == "attention")
     state, scores = 4 * 2 * 8 * 16, 4 * 2 * 8 * 8
     assert [node.name for node in group.nodes] == ["p", "s", "a", "y"]
     assert group.fused == 4 * state and group.saved == 6 * scores

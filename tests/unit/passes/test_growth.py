@@ -153,7 +153,7 @@ def test_no_pass_is_quadratic(text: str) -> None:
     """Calls of functions are the same in every run: where those a node double from each size to the next, more than a logarithm grows."""
     for shape in growth.SHAPES:
         found = growth.ladder(text, shape, growth.SIZES_IN_SHORT)
-        assert not growth.grows([one.calls for one in found]), (shape, found)
+        assert not growth.grows([work.calls for work in found]), (shape, found)
 
 
 @pytest.mark.full
@@ -162,10 +162,10 @@ def test_no_pass_is_quadratic_over_large_graphs(text: str) -> None:
     """Also where a list is walked within one call, which only time shows: a busy machine may slow one size, but not each more often."""
     for shape in growth.SHAPES:
         found = growth.ladder(text, shape)
-        assert not growth.grows([one.calls for one in found]), (shape, found)
+        assert not growth.grows([work.calls for work in found]), (shape, found)
         for _ in range(3):
             timed = growth.ladder(text, shape, counted=False)
-            if not growth.grows([one.seconds for one in timed]):
+            if not growth.grows([work.seconds for work in timed]):
                 break
         else:
             raise AssertionError((shape, timed))
@@ -178,7 +178,7 @@ def test_a_quadratic_pass_is_found() -> None:
         name = "pairs"
 
         def compute(self, graph: Graph, ctx: PassContext) -> int:
-            return sum(len(one.inputs) for one in graph for other in graph if other is one)
+            return sum(len(node.inputs) for node in graph for other in graph if other is node)
 
     def work(size: int) -> float:
         return growth.measured(Pairs(), growth.chain(size), counted=True).calls

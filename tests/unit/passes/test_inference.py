@@ -142,7 +142,7 @@ def test_the_state_of_a_scan_keeps_its_shape() -> None:
     )
     found, results = inferred(proto)
     assert results == ["f32[a]", "f32[t,b]"]
-    assert [(str(one.left), str(one.right)) for one in found.assumptions] == [("a", "b")]
+    assert [(str(assumption.left), str(assumption.right)) for assumption in found.assumptions] == [("a", "b")]
 
 
 # -- lists -------------------------------------------------------------------------------------------------------
@@ -274,9 +274,9 @@ def test_sizes_in_a_branch_say_nothing_outside(branch: str) -> None:
         f"{branch} = a () => (float[p, q, r] windows) {{ {_CONV} }}, {other} = b () => (float[p2, q2, r2] same) {{ same = Identity (x) }}"
     )
     body = f"{_COUNT} chosen = If (taken) <{inside}> s = Concat <axis = 0> (count, one) y = Reshape (z, s)"
-    found = shape_of("y", body)
-    assert "n//5" not in found
-    assert "?" in found
+    shape = shape_of("y", body)
+    assert "n//5" not in shape
+    assert "?" in shape
 
 
 def test_sizes_before_a_branch_hold_inside() -> None:
@@ -358,7 +358,7 @@ def test_sizes_that_nobody_stated(channels: int, name: str, side: int) -> None:
     ]
     program = load_model(model(nodes, [value(name, ["batch", channels, "h", "w"])], initializers=[kernel, scales]))
     Manager(program).get(Shapes())
-    assert {one.symbol: one.size for one in stated_sizes(program, {})} == {"batch": 1, "h": side, "w": side}
+    assert {size.symbol: size.size for size in stated_sizes(program, {})} == {"batch": 1, "h": side, "w": side}
 
 
 def test_a_decoder_is_given_one_token_behind_others_and_a_mask_for_all() -> None:
@@ -373,7 +373,7 @@ def test_a_decoder_is_given_one_token_behind_others_and_a_mask_for_all() -> None
     program = load_model(model(nodes, inputs))
     manager = Manager(program, annotate=(types := Annotate()))
     manager.apply(types)
-    found = {one.symbol: one.size for one in stated_sizes(program, {})}
+    found = {size.symbol: size.size for size in stated_sizes(program, {})}
     assert found == {"b": 1, "past_sequence_length": 128, "width": 16, "s": 1, "total": 129, "encoder_sequence_length": 128}
 
 

@@ -51,10 +51,10 @@ def plan(made: Program, **options: Any) -> OrtPlan:
     return Manager(made, settings=GPU).get(OrtMemory(**options))
 
 
-def kernels(found: OrtPlan) -> list[tuple[str, str]]:
-    assert found.cuda is not None
-    on_cpu = {id(launch) for launch in found.cuda.on_cpu}
-    return [(launch.name, "cpu" if id(launch) in on_cpu else "gpu") for launch in found.order]
+def kernels(ort_plan: OrtPlan) -> list[tuple[str, str]]:
+    assert ort_plan.cuda is not None
+    on_cpu = {id(launch) for launch in ort_plan.cuda.on_cpu}
+    return [(launch.name, "cpu" if id(launch) in on_cpu else "gpu") for launch in ort_plan.order]
 
 
 def fixed(name: str, sizes: dict[str, int], folder: Path) -> Path:

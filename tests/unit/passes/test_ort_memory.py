@@ -56,13 +56,13 @@ def plan(made: Program, settings: Settings | None = None, **options: Any) -> Ort
     return Manager(made, settings=settings or Settings()).get(OrtMemory(**options))
 
 
-def names(found: OrtPlan) -> list[str]:
-    return [launch.node.name for launch in found.order]
+def names(ort_plan: OrtPlan) -> list[str]:
+    return [launch.node.name for launch in ort_plan.order]
 
 
-def requested(found: OrtPlan) -> list[float]:
+def requested(ort_plan: OrtPlan) -> list[float]:
     """After each kernel of the first run, in tensors."""
-    return [size / SIZE for size in found.figures.cold.requested]
+    return [size / SIZE for size in ort_plan.figures.cold.requested]
 
 
 def test_later_branches_run_first() -> None:

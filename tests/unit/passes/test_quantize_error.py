@@ -52,12 +52,12 @@ def test_threads_change_nothing() -> None:
     [(12.0, "int4_tensor"), (18.5, "nf4_channel"), (21.0, "nf4_g32"), (31.0, "fp8_e4m3_tensor"), (41.0, "int8_channel"), (60.0, "")],
 )
 def test_the_smallest_format_that_reaches_a_target(target: float, smallest: str) -> None:
-    found = run(MATRIX, target=target)[0].tensors[0]
-    assert found.smallest == smallest
-    reached = [key for key, decibels in found.decibels.items() if decibels >= target]
+    tensor = run(MATRIX, target=target)[0].tensors[0]
+    assert tensor.smallest == smallest
+    reached = [key for key, decibels in tensor.decibels.items() if decibels >= target]
     assert bool(reached) == bool(smallest)
     if smallest:
-        assert found.bytes is not None and found.bytes < NORMAL.nbytes
+        assert tensor.bytes is not None and tensor.bytes < NORMAL.nbytes
 
 
 def test_only_matrices_of_floats_are_looked_at_and_tied_ones_once() -> None:
@@ -71,7 +71,7 @@ def test_only_matrices_of_floats_are_looked_at_and_tied_ones_once() -> None:
         ("gone", "f32[4,4]", None, P),
         ("empty", "f32[0,4]", Blob(b""), P),
     )
-    assert [one.weight.name for one in result.tensors] == ["w", "half"]
+    assert [tensor.weight.name for tensor in result.tensors] == ["w", "half"]
     assert {str(weight.name) for weight in result.unread} == {"gone"}
     report = manager.run([QuantizeError()])[0].report()
     assert report.partial and report.to_json()["summary"]["matrices_count"] == 2

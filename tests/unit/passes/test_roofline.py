@@ -93,7 +93,7 @@ def test_a_processor_starts_before_it_computes(tmp_path: Path) -> None:
 
 def test_views_take_nothing(device: Path) -> None:
     found = bounds(program("%b: f32[8,4]<1,8> = view.transpose(%a) {axis0=0, axis1=1}\nreturn %b", "input %a: f32[4,8]"), device)
-    assert [one.binding for one in found.nodes] == ["free"] and found.seconds == 0
+    assert [node.binding for node in found.nodes] == ["free"] and found.seconds == 0
 
 
 def test_the_element_type_may_be_another(device: Path) -> None:

@@ -145,7 +145,7 @@ def test_sizes_that_depend_on_data_are_said_and_nothing_is_proven() -> None:
     made = program("%i: i64[1,?n] = tensor.nonzero(%x)\n%a: f32[256] = math.exp(%x)\nreturn %a, %i")
     found = Manager(made).run("schedule")[-1].report()
     assert found.partial and found.summary["proven_optimal"] is False
-    (said,) = [one for one in found.diagnostics if one.code == "IRS353"]
+    (said,) = [diagnostic for diagnostic in found.diagnostics if diagnostic.code == "IRS353"]
     assert "1 tensors" in said.message
     with pytest.raises(PassError, match="no known size") as refused:
         Manager(made).get(Plan())

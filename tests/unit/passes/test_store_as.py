@@ -34,8 +34,8 @@ LLAMA = {
 
 def _under(model: Any, scheme: str, **options: Any) -> Storing:
     opened = irscope.load(model) if isinstance(model, str | Path) else model
-    found: Storing = opened.manager.get(StoreAs(scheme=scheme, **options))
-    return found
+    storing: Storing = opened.manager.get(StoreAs(scheme=scheme, **options))
+    return storing
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -45,7 +45,7 @@ def test_bytes_of_each_matrix_and_in_sum(name: str) -> None:
     assert all(one.after == scheme.bytes(one.outputs, one.inputs) for one in found.stored)
     saved = sum(4 * outputs * inputs - scheme.bytes(outputs, inputs) for outputs, inputs in LINEAR.values())
     assert found.before - found.after == saved
-    assert [(one.weight.name, one.kept) for one in found.matrices if one.kept] == [("embed.weight", "a table of embeddings")]
+    assert [(stored.weight.name, stored.kept) for stored in found.matrices if stored.kept] == [("embed.weight", "a table of embeddings")]
 
 
 def test_embeddings_too_where_they_are_asked_for() -> None:
@@ -55,7 +55,7 @@ def test_embeddings_too_where_they_are_asked_for() -> None:
 def test_the_error_is_the_one_that_quantize_error_measures() -> None:
     model = irscope.load(SAMPLE)
     errors = irscope.run(model, "quantize-error{formats=int8,int4,mxfp4}")["quantize-error"].value
-    wanted = {one.weight.name: one.decibels for one in errors.tensors}
+    wanted = {tensor.weight.name: tensor.decibels for tensor in errors.tensors}
     for scheme, key in (("int8", "int8_channel"), ("int4", "int4_g128"), ("int4{group=32}", "int4_g32"), ("mxfp4", "mxfp4_g32")):
         for one in _under(model, scheme).stored:
             assert one.decibels == wanted[str(one.weight.name)][key]
@@ -79,7 +79,7 @@ def test_formats_that_quantize_error_does_not_list() -> None:
 
 def test_a_checkpoint_is_told_by_names(tmp_path: Path) -> None:
     file = write(tmp_path / "model.safetensors", LLAMA)
-    kept = {str(one.weight.name): one.kept for one in _under(file, "nf4").matrices}
+    kept = {str(stored.weight.name): stored.kept for stored in _under(file, "nf4").matrices}
     assert kept == {
         "model.embed_tokens.weight": "a table of embeddings",
         "model.layers.0.mlp.up_proj.weight": "",
@@ -96,7 +96,7 @@ def test_a_checkpoint_is_told_by_names(tmp_path: Path) -> None:
 def test_groups_that_do_not_divide_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shapes = {"a.weight": ("BF16", [64, 200]), "b.weight": ("BF16", [64, 256])}
     file = write(tmp_path / "model.safetensors", shapes)
-    kept = {str(one.weight.name): one.kept for one in _under(file, "int4").matrices}
+    kept = {str(stored.weight.name): stored.kept for stored in _under(file, "int4").matrices}
     assert kept == {"a.weight": "groups of 128 do not divide 200 inputs", "b.weight": ""}
     write(file, {"a.weight": ("BF16", [64, 200])})
     assert main(["run", "--passes", "store-as{scheme=int4}", str(file)]) == 2
@@ -143,7 +143,7 @@ def test_sums_add_up() -> None:
     report = irscope.run(irscope.load(SAMPLE), 'store-as{scheme="int4{group=64}"}')["store-as"].report()
     *parts, whole = report.table("in sum").to_dicts()
     for key in ("weights", "before", "after"):
-        assert sum(one[key] for one in parts) == whole[key]
+        assert sum(part[key] for part in parts) == whole[key]
     assert whole["after"] == report.summary["weights_after_bytes"]
 
 

@@ -146,7 +146,7 @@ def test_a_size_that_a_node_contradicts_is_refused_everywhere(tmp_path: Path, ca
     path.write_text(FIXED)
     model = irscope.load(path)
     assert model.program.only_numbers == {"batch": 1}
-    assert [one.code for one in model.diagnostics] == ["IRS203"] and "at y" in model.diagnostics[0].message
+    assert [diagnostic.code for diagnostic in model.diagnostics] == ["IRS203"] and "at y" in model.diagnostics[0].message
     assert main(["sweep", "--over", "batch=1,2", str(path)]) == 2
     assert "batch cannot be 2: it can only be 1" in capsys.readouterr().err
     assert main(["run", "--passes", "curve{over=batch=1..2}", str(path)]) != 0
@@ -193,7 +193,7 @@ def test_the_largest_size_is_one_that_runs(tmp_path: Path, capsys: pytest.Captur
     found = fit(halves, "1MiB", free="n")
     assert found.largest and found.largest % 2 == 0 and found.following_size == found.largest + 2
     table = irscope.load(constrained(tmp_path, "f32[2,n,4]", TABLE))
-    assert [one.code for one in table.diagnostics] == ["IRS203"] and "n can only be 1 or 6" in table.diagnostics[0].message
+    assert [diagnostic.code for diagnostic in table.diagnostics] == ["IRS203"] and "n can only be 1 or 6" in table.diagnostics[0].message
     assert fit(table, "1GiB", free="n").largest == 6
     assert Allowed(irscope.load(constrained(tmp_path, "f32[1,1,n]", WINDOW)).program, "n", {}).low == 5
 

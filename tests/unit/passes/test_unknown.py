@@ -247,9 +247,9 @@ def test_heights_at_steps_with_something_unknown_are_lower_bounds() -> None:
         assert row["step"] in (0, 3) or isinstance(row["bytes"], Quantity)
     alone = BOUNDED.replace("acme.mystery(%h)", "acme.mystery(%i)").replace("acme.join(%i, %m)", "acme.join(%m)")
     made = report(alone, "liveness")
-    (series,) = [one for one in made.series if one.title.startswith("activations alive")]
+    (series,) = [series for series in made.series if series.title.startswith("activations alive")]
     assert "unknown size" in series.title and series.cells("activation")[2] is None, "only tensors of unknown size are alive then"
-    (series,) = [one for one in made.series if one.title.startswith("tensor memory")]
+    (series,) = [series for series in made.series if series.title.startswith("tensor memory")]
     assert bare(series.cells("activation")[2]) is None and series.cells("parameter")[2] == 64 * 64 * 4
 
 

@@ -32,7 +32,7 @@ def opened(tmp_path: Path, body: str, end: str = "%y") -> Model:
 )
 def test_what_an_operator_contradicts_is_a_problem(body: str, code: str, said: str, tmp_path: Path) -> None:
     [report] = opened(tmp_path, body).run("verify").reports
-    assert [one.code for one in report.diagnostics] == [code]
+    assert [diagnostic.code for diagnostic in report.diagnostics] == [code]
     assert said in report.diagnostics[0].message
     assert report.summary["problems"] == 1
 

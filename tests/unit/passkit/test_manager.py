@@ -235,10 +235,10 @@ def test_a_crash_becomes_one_clear_error_with_a_reproducer(tmp_path: Path, monke
         Manager(chain(), reproducers=True).apply(Broken())
     (written,) = tmp_path.glob("irscope-crash-*.irs")
     assert str(written) in caught.value.hint
-    found = read_reproducer(written)
-    assert found.pipeline == "broken"
+    reproducer = read_reproducer(written)
+    assert reproducer.pipeline == "broken"
     # The graph is the one from before the pass touched it.
-    assert "half_done" not in found.text.split("\ngraph", 1)[1]
+    assert "half_done" not in reproducer.text.split("\ngraph", 1)[1]
 
 
 def test_verify_each_names_the_transform_that_broke_the_graph() -> None:

@@ -94,10 +94,10 @@ def test_a_recording_that_was_cut_short_is_read_as_far_as_it_goes(tmp_path: Path
     content = path.read_bytes()
     for size in range(content.index(b"\n") + 1, len(content) - 1, 7):
         path.write_bytes(content[:size])
-        found = read_recording(path)
-        assert not found.complete
-        assert "cut short" in found.notes[-1]
-        assert found.ops == FULL.ops[: len(found.ops)] and found.events == FULL.events[: len(found.events)]
+        recording = read_recording(path)
+        assert not recording.complete
+        assert "cut short" in recording.notes[-1]
+        assert recording.ops == FULL.ops[: len(recording.ops)] and recording.events == FULL.events[: len(recording.events)]
 
 
 def test_a_run_that_failed_is_not_complete(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_a_run_that_failed_is_not_complete(tmp_path: Path) -> None:
         writer.write(FULL.ops[0])
         writer.write(Problem("out_of_memory", "no more", 0))
         writer.finish(complete=False)
-    found = read_recording(path)
-    assert not found.complete and not found.notes
-    assert found.problems[0].op == 0
+    recording = read_recording(path)
+    assert not recording.complete and not recording.notes
+    assert recording.problems[0].op == 0
 
 
 def test_what_a_later_writer_adds_is_left_out(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_what_a_later_writer_adds_is_left_out(tmp_path: Path) -> None:
         ('{"line": "latency"', '{"line": "colour", "is": [1]}\n{"line": "latency"'),
         ('"lines": 15', '"lines": 16'),
     )
-    found = read_recording(path)
-    assert found.ops == FULL.ops and found.complete
-    assert found.notes == ("1 lines of the unknown kind 'colour' were left out",)
+    recording = read_recording(path)
+    assert recording.ops == FULL.ops and recording.complete
+    assert recording.notes == ("1 lines of the unknown kind 'colour' were left out",)
 
 
 @pytest.mark.parametrize(

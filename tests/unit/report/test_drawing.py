@@ -67,15 +67,15 @@ def _check(layers: Layers, links: list[Link]) -> None:
     """Each box and bend has one place, segments go from one layer to the next, and every edge can be followed from end to end."""
     places = [number for row in layers.rows for number in row]
     assert sorted(places) == list(range(len(layers.layer)))
-    for one in layers.segments:
-        assert layers.layer[one.lower] == layers.layer[one.upper] + 1
+    for segment in layers.segments:
+        assert layers.layer[segment.lower] == layers.layer[segment.upper] + 1
     follows: dict[tuple[int, int], set[int]] = {}
     trunks: dict[tuple[int, int], int] = {}
     for link in dict.fromkeys(links):
         trunks.setdefault((link.source, link.trunk), len(trunks))
-    for one in layers.segments:
-        follows.setdefault((one.upper, one.trunk), set()).add(one.lower)
-        follows.setdefault((one.lower, -1 - one.trunk), set()).add(one.upper)
+    for segment in layers.segments:
+        follows.setdefault((segment.upper, segment.trunk), set()).add(segment.lower)
+        follows.setdefault((segment.lower, -1 - segment.trunk), set()).add(segment.upper)
     for link in links:
         trunk = trunks[link.source, link.trunk]
         down = link.source if layers.layer[link.source] < layers.layer[link.target] else link.target
@@ -125,7 +125,7 @@ def test_random_graphs_have_valid_layers(seed: int) -> None:
 
 def test_a_cycle_is_cut_and_marked() -> None:
     layers = layers_of(3, [Link(0, 1), Link(1, 2), Link(2, 0)])
-    assert [one.is_back for one in layers.segments].count(True) == 2
+    assert [segment.is_back for segment in layers.segments].count(True) == 2
     assert [layers.layer[box] for box in range(3)] == [0, 1, 2]
 
 
@@ -178,16 +178,16 @@ def test_a_line_ends_where_the_next_one_begins() -> None:
 
 def _check_scene(found: Scene) -> None:
     """Boxes of a level do not overlap and lie within theirs; lines without a head go on where another one begins."""
-    at = {one.box.number: one for one in found.boxes}
-    for one in found.boxes:
-        if one.box.parent >= 0:
-            around = at[one.box.parent]
-            assert around.left - 1e-6 <= one.left and one.left + one.width <= around.left + around.width + 1e-6
-            assert around.top <= one.top and one.top + one.height <= around.top + around.height + 1e-6
+    at = {box.box.number: box for box in found.boxes}
+    for box in found.boxes:
+        if box.box.parent >= 0:
+            around = at[box.box.parent]
+            assert around.left - 1e-6 <= box.left and box.left + box.width <= around.left + around.width + 1e-6
+            assert around.top <= box.top and box.top + box.height <= around.top + around.height + 1e-6
         for other in found.boxes:
-            if other.box.parent == one.box.parent and other.box.number > one.box.number:
-                apart = one.left + one.width <= other.left + 1e-6 or other.left + other.width <= one.left + 1e-6
-                assert apart or one.top + one.height <= other.top or other.top + other.height <= one.top
+            if other.box.parent == box.box.parent and other.box.number > box.box.number:
+                apart = box.left + box.width <= other.left + 1e-6 or other.left + other.width <= box.left + 1e-6
+                assert apart or box.top + box.height <= other.top or other.top + other.height <= box.top
     starts = {(round(line.points[0][0], 3), round(line.points[0][1], 3)) for line in found.lines}
     for line in found.lines:
         x, y = line.points[-1]
@@ -232,7 +232,7 @@ def test_modules_alike_beside_one_another_are_one_box_until_it_is_opened() -> No
     tree = BoxTree.of(_program(f"irscope 1\ngraph @main {{\n  input %v0: f32[2,8]\n{''.join(lines)}  return %v100\n}}\n"))
     box = next(box for box in tree.boxes if box.kind is BoxKind.ALIKE)
     assert (box.name, box.detail, box.leaves, under(box)) == ("layers.0-49", "50 alike", 100, "50 alike, 100 nodes")
-    assert box.number not in tree.readable()[0] and max(len(one.children) for one in tree.boxes) <= MOST_CHILDREN
+    assert box.number not in tree.readable()[0] and max(len(box.children) for box in tree.boxes) <= MOST_CHILDREN
     _check_scene(scene(tree, tree.opened_to(tree.deepest), Measure(lambda box: 60.0, 30, 24, 20, 40, 10)))
 
 
@@ -297,7 +297,7 @@ def test_svg_is_xml_and_tells_names_on_hover() -> None:
     space = "{http://www.w3.org/2000/svg}"
     boxes = [one for one in root.iter(f"{space}g") if "box" in one.get("class", "").split()]
     assert len(boxes) == 31
-    titles = [one.findtext(f"{space}title") or "" for one in boxes]
+    titles = [box.findtext(f"{space}title") or "" for box in boxes]
     assert any("operator: nn.conv, onnx::Conv@11" in title for title in titles)
     assert any("weights: 36.13 KiB" in title for title in titles)
 

@@ -140,9 +140,9 @@ def test_empty_groups_stay() -> None:
 
 def test_cells_are_annotated_only_where_there_is_something_to_say() -> None:
     report = examples.with_table(examples.everything()).to_json()["reports"][0]
-    found = [note for note in report["tables"][0]["annotations"] if note["column"] == "bytes"]
+    notes = [note for note in report["tables"][0]["annotations"] if note["column"] == "bytes"]
     first = len(examples.NUMBERS)
-    assert found == [
+    assert notes == [
         {"row": first, "column": "bytes", "provenance": "modelled", "note": "fitted"},
         {"row": first + 1, "column": "bytes", "provenance": "measured", "interval": [4, 6.5]},
         {"row": first + 2, "column": "bytes", "provenance": "exact", "formula": "4*batch"},
@@ -501,9 +501,9 @@ def test_the_example_runs() -> None:
 
 
 def test_every_kind_is_listed() -> None:
-    found = re.search(r"Kinds: `(.*?)`", PAGE)
-    assert found
-    assert found[1].split() == [kind.value for kind in Kind]
+    match = re.search(r"Kinds: `(.*?)`", PAGE)
+    assert match
+    assert match[1].split() == [kind.value for kind in Kind]
 
 
 # What every command's answer may have besides tables: a headline, several subjects, columns of details, a JSON schema of its own.

@@ -72,7 +72,7 @@ def unmarked(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
             if text not in others["notes"] + [finding["message"] for finding in others["diagnostics"]] and "~" not in text:
                 yield f"{report['pass']}: {text}"
     for first, second in zip(one["tables"], other["tables"], strict=True):
-        yield from (f"{one['pass']}, {first['title']}: {found}" for found in _unmarked_cells(first, second))
+        yield from (f"{one['pass']}, {first['title']}: {cell}" for cell in _unmarked_cells(first, second))
     for first, second in zip(one["series"], other["series"], strict=True):
         marked = {column["key"] for column in first["y"] if column.get("provenance") == "modelled"}
         yield from (
@@ -109,8 +109,8 @@ def reports(text: str) -> list[dict[str, Any]]:
 def compared(capsys: pytest.CaptureFixture[str], devices: tuple[str, str], *arguments: str) -> tuple[list[str], bool]:
     """What is not marked though it differs, and whether anything differs at all."""
     one, other = (reports(printed(capsys, *arguments, "--device", device, "--format", "json")) for device in devices)
-    found = [text for pair in zip(one, other, strict=True) for text in unmarked(*pair)]
-    return found, [report["summary"] for report in one] != [report["summary"] for report in other]
+    texts = [text for pair in zip(one, other, strict=True) for text in unmarked(*pair)]
+    return texts, [report["summary"] for report in one] != [report["summary"] for report in other]
 
 
 def test_passes(capsys: pytest.CaptureFixture[str], devices: tuple[str, str]) -> None:

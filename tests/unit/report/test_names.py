@@ -91,14 +91,14 @@ def test_long_columns_and_hostile_names_are_cut_in_reasonable_time() -> None:
 def test_cuts_fit_and_are_made_of_the_name(names: list[str], width: int, ellipsis: str) -> None:
     found = cut_names(names, width, ellipsis)
     assert len(found) == len(names)
-    for whole, cut in zip(names, [*found, *(cut_name(one, width, ellipsis) for one in names)][: len(names)], strict=True):
+    for whole, cut in zip(names, [*found, *(cut_name(name, width, ellipsis) for name in names)][: len(names)], strict=True):
         assert display_width(cut) <= width
         assert (cut == whole) == (display_width(whole) <= width) or width <= len(ellipsis) or ellipsis in whole
         assert width <= len(ellipsis) or ellipsis in whole or is_made_of(cut, whole, ellipsis)
-    for one in names:
-        alone = cut_name(one, width, ellipsis)
+    for name in names:
+        alone = cut_name(name, width, ellipsis)
         assert display_width(alone) <= width
-        assert width <= len(ellipsis) or ellipsis in one or is_made_of(alone, one, ellipsis)
+        assert width <= len(ellipsis) or ellipsis in name or is_made_of(alone, name, ellipsis)
 
 
 def room_to_differ(names: list[str]) -> int:

@@ -391,8 +391,8 @@ def test_numbers_come_largest_first_and_what_is_unknown_last(sort: str, wanted: 
 
 
 def test_top_cuts_the_tables_that_are_concerned() -> None:
-    found = select(document(), Selection(sort="share", top=2)).reports[0].tables
-    assert [len(table) for table in found] == [2, 1]
+    tables = select(document(), Selection(sort="share", top=2)).reports[0].tables
+    assert [len(table) for table in tables] == [2, 1]
     assert [len(table) for table in select(document(), Selection(top=0)).reports[0].tables] == [0, 0]
 
 
@@ -512,7 +512,7 @@ def test_a_filter_reads_columns_of_one_row_by_any_name() -> None:
 
 
 def test_a_comparison_alone_has_a_name_of_several_words() -> None:
-    found = parse_comparison("size on disk < 100MB", "budget", "for example a < 1", "IRS681")
-    assert found == Comparison("size on disk", "<", "100MB", False)
+    comparison = parse_comparison("size on disk < 100MB", "budget", "for example a < 1", "IRS681")
+    assert comparison == Comparison("size on disk", "<", "100MB", False)
     with pytest.raises(UsageError, match=r"^budget: expected one comparison alone, found at 'and b > 2'"):
         parse_comparison("a < 1 and b > 2", "budget", "for example a < 1", "IRS681")

@@ -100,9 +100,9 @@ def test_columns_without_room_are_named() -> None:
     keys = [f"statistic{at}" for at in range(12)]
     table = Table.of([["name", *([0.123456] * 12)]], ["node", *(f"{key}:number" for key in keys)], "Wide")
     shown = text(Report("p", tables=(table,)), width=60)
-    found = re.search(r"no room for: (.*); a wider", " ".join(shown.split()))
-    assert found
-    hidden = found[1].split(", ")
+    match = re.search(r"no room for: (.*); a wider", " ".join(shown.split()))
+    assert match
+    hidden = match[1].split(", ")
     head = shown.split("Wide\n")[1].splitlines()[0].split()
     assert [*head[1:], *hidden] == keys
     assert "no room" not in text(Report("p", tables=(table,)))

@@ -543,7 +543,7 @@ def test_bad_input_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    assert main(["audit", *(one.format(results=results) for one in arguments)]) in (2, 3)
+    assert main(["audit", *(argument.format(results=results) for argument in arguments)]) in (2, 3)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and code in said
 

@@ -50,14 +50,14 @@ def test_a_card_is_one_screen(made: Card, width: int) -> None:
 
 def test_the_parts_add_up_to_the_headline(made: Card) -> None:
     memory = made.memory
-    total = sum((one.bytes for one in memory.parts), start=quantity(0))
+    total = sum((part.bytes for part in memory.parts), start=quantity(0))
     if memory.peak.value is not None:
         assert total.value == memory.peak.value
         assert made.fields()["peak"] == memory.peak.value
 
 
 def test_the_numbers_are_those_of_the_passes(made: Card) -> None:
-    model = irscope.load(made.identity.path, bind={one.symbol: one.size for one in made.sizes})
+    model = irscope.load(made.identity.path, bind={size.symbol: size.size for size in made.sizes})
     results = irscope.run(model, "flops,params,liveness,roofline", device="h200")
     fields = made.fields()
     assert fields["flops"] == _raw(results["flops"].report().summary["total_flops"])
@@ -97,10 +97,10 @@ def test_the_largest_size_is_looked_for_without_analyses_of_its_own(name: str, m
         return bound_to(model, sizes)
 
     monkeypatch.setattr(Model, "bound_to", counted)
-    found = irscope.card(SAMPLES / "models" / f"{name}.onnx", device="h200").largest
+    largest = irscope.card(SAMPLES / "models" / f"{name}.onnx", device="h200").largest
     # The card itself, the size that fits, and the one that surely does.
     assert len(looks) <= 3
-    assert {found.symbol: found.size} == {"batch": looks[1]["batch"]}
+    assert {largest.symbol: largest.size} == {"batch": looks[1]["batch"]}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def is_one_screen(made: Card) -> None:
         assert len(lines) <= HEIGHT, "\n".join(lines)
         assert max(map(display_width, lines)) <= width, "\n".join(lines)
         assert not any(ord(letter) < 32 for line in lines for letter in line)
-    total = sum((one.bytes for one in made.memory.parts), start=quantity(0))
+    total = sum((part.bytes for part in made.memory.parts), start=quantity(0))
     assert made.memory.peak.value is None or total.value == made.memory.peak.value
     jsonschema.validate(made.to_json(), {"$ref": "#/$defs/Card", "$defs": json.loads(report_schema())["$defs"]})
 
@@ -289,7 +289,7 @@ def test_files_of_every_kind_have_cards(kind: str, tmp_path: Path) -> None:
         return
     assert made.memory.fits.value is None
     assert made.cost.flops.value is None
-    weights_bytes = sum(one.bytes for one in made.identity.weights)
+    weights_bytes = sum(weight.bytes for weight in made.identity.weights)
     assert weights_bytes == made.fields()["parameter_bytes"]
     assert humanise(weights_bytes, Kind.BYTES) in str(made)
 
@@ -317,7 +317,7 @@ def test_a_size_that_is_an_input_is_said_with_the_option_that_gives_it(tmp_path:
     is_one_screen(made)
     assert made.memory.peak.value is None and made.memory.peak.formula is not None
     assert made.memory.why == "sizes depend on k_0"
-    assert any("--bind k_0=" in one.line for one in made.next)
+    assert any("--bind k_0=" in hint.line for hint in made.next)
     assert (
         irscope.card(irscope.load(path, bind={"k_0": 2}), device="h200").fields()["peak"] == 3 * 256
     )  # x and both results; k stays on the CPU
@@ -345,8 +345,8 @@ def test_a_flag_that_decides_a_branch_is_set_to_what_takes_the_most(tmp_path: Pa
     made = irscope.card(path, device="h200")
     is_one_screen(made)
     assert made.memory.fits.value is True
-    assert [dict(one.chosen) for one in made.memory.branches] == [{"use_cache": 1}, {"use_cache": 0}]
-    peaks = [one.peak.value for one in made.memory.branches]
+    assert [dict(branch.chosen) for branch in made.memory.branches] == [{"use_cache": 1}, {"use_cache": 0}]
+    peaks = [branch.peak.value for branch in made.memory.branches]
     assert made.memory.peak.value == peaks[1] > peaks[0]
     assert made.fields()["sizes"] == "batch=1,use_cache=0"
     assert "by branch:" in str(made)
@@ -361,11 +361,11 @@ def test_a_training_step_has_a_card() -> None:
     step = irscope.capture_training(module, torch.zeros(8, 64), loss="mean", optimizer="adam")
     made = irscope.card(step, device="a100")
     is_one_screen(made)
-    found = irscope.run(step, "liveness", device="a100")["liveness"].report().summary
-    assert {"parameter", "gradient"} < {one.category for one in made.memory.parts}
+    summary = irscope.run(step, "liveness", device="a100")["liveness"].report().summary
+    assert {"parameter", "gradient"} < {part.category for part in made.memory.parts}
     assert "optimizer state" in str(made)
-    assert made.fields()["fits"] == _raw(found["fits"])
-    assert made.fields()["peak"] == _raw(found["device_peak_bytes"])
+    assert made.fields()["fits"] == _raw(summary["fits"])
+    assert made.fields()["peak"] == _raw(summary["device_peak_bytes"])
     assert made.next == ()
 
 

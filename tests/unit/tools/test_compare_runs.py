@@ -176,13 +176,13 @@ def test_operators_that_a_layout_renamed_get_their_nodes_back() -> None:
     )
     found = compared(recording(ops=kernels, events=()), RESIDUAL)
     assert found.matching.nodes_of == {0: [0, 1], 1: [2, 3, 4], 2: [5]}
-    assert [one.reason for one in found.unmatched] == ["the runtime put it in: a copy between devices or into another layout"]
+    assert [unmatched.reason for unmatched in found.unmatched] == ["the runtime put it in: a copy between devices or into another layout"]
 
 
 def test_what_is_not_matched_has_a_reason() -> None:
     extra = OpRecord(4, "aten::frobnicate", "nowhere", ("gone",))
     found = compared(recording(ops=(*ops()[:3], replace(extra, index=3)), events=events()[:7]))
-    assert [(one.side, one.name, one.reason) for one in found.unmatched] == [
+    assert [(unmatched.side, unmatched.name, unmatched.reason) for unmatched in found.unmatched] == [
         ("node", "y", "nothing recorded has its name, or its operator and module at this place"),
         ("recorded", "gone", "the model has no node gone"),
     ]
@@ -193,14 +193,14 @@ def test_a_run_that_ended_early_is_compared_as_far_as_it_goes() -> None:
     found = compared(
         recording(ops=ops()[:2], events=(), counters=(), complete=False, problems=(Problem("out_of_memory", text, 1, "aten::relu"),))
     )
-    assert [one.reason for one in found.unmatched] == ["the recording ends before it"] * 2
-    assert [(one.code, one.message) for one in found.diagnostics] == [("IRS493", text)]
+    assert [unmatched.reason for unmatched in found.unmatched] == ["the recording ends before it"] * 2
+    assert [(diagnostic.code, diagnostic.message) for diagnostic in found.diagnostics] == [("IRS493", text)]
     assert all(figure.measured is None and figure.error is None for figure in found.figures("cold"))
 
 
 def test_a_cut_short_file_is_said_to_be() -> None:
     found = compared(recording(complete=False, notes=("the recording was cut short",)))
-    assert [one.code for one in found.diagnostics] == ["IRS494"]
+    assert [diagnostic.code for diagnostic in found.diagnostics] == ["IRS494"]
 
 
 def test_a_recording_of_another_model_is_refused() -> None:
@@ -224,14 +224,14 @@ def test_names_that_many_models_have_do_not_make_it_the_same_model() -> None:
 def test_a_second_copy_of_the_model_is_noticed() -> None:
     level = Level(BASELINE + WEIGHTS, BASELINE + WEIGHTS)
     found = compared(recording(counters=(Counters("before", level, level),)))
-    assert [one.code for one in found.diagnostics] == ["IRS492"]
+    assert [diagnostic.code for diagnostic in found.diagnostics] == ["IRS492"]
     assert "1.0 times its parameters" in found.diagnostics[0].message
 
 
 def test_another_input_than_the_recorded_one_is_said() -> None:
     header = recording().header
     other = replace(header, model=replace(header.model, inputs=(Input("x", "f32[8,8]"),)))
-    assert [one.code for one in compared(recording(header=other)).diagnostics] == ["IRS496"]
+    assert [diagnostic.code for diagnostic in compared(recording(header=other)).diagnostics] == ["IRS496"]
 
 
 def test_an_empty_recording() -> None:
@@ -249,15 +249,15 @@ def test_a_recorded_gpu_is_found_in_the_catalogue() -> None:
         "NVIDIA GeForce RTX 4090": "rtx-4090",
         "Tesla T4": "t4",
     }
-    assert {name: found.name for name in names if (found := catalogued(name)) is not None} == names
+    assert {name: profile.name for name in names if (profile := catalogued(name)) is not None} == names
     assert catalogued("a processor nobody knows") is None
 
 
 def test_device_and_version_are_those_of_the_recording() -> None:
     header = replace(recording().header, executor="torch-cuda", device=DeviceRecord("cuda", "NVIDIA H200"), versions={"torch": "2.12.1"})
     header = replace(header, settings={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
-    found = settings_of(recording(header=header), Settings())
-    assert (found.device, found.torch, found.alloc_conf) == ("h200", "2.12.1", "expandable_segments:True")
+    settings = settings_of(recording(header=header), Settings())
+    assert (settings.device, settings.torch, settings.alloc_conf) == ("h200", "2.12.1", "expandable_segments:True")
     assert settings_of(recording(header=header), Settings(device="a100")).device == "a100"
 
 
@@ -292,7 +292,7 @@ def test_a_predicted_time_stands_beside_the_measured_one() -> None:
     report = run_comparison(compare_recording(opened, recording())).reports[0]
     timing = opened.manager.get(Time(device="h200"))
     table = next(table for table in report.tables if table.title == "nodes")
-    predicted = [one.seconds for one in timing.nodes]
+    predicted = [node.seconds for node in timing.nodes]
     assert all(predicted) and table.cells("predicted_time") == pytest.approx(predicted)
     assert table.cells("over") == pytest.approx([1e-5 / one - 1 for one in predicted])
     assert report.summary["time"]["predicted"] == timing.quantity()

@@ -33,7 +33,7 @@ def _served(windows: list[int | None], **changes: Any) -> Any:
     ]
     made: dict[str, Any] = {
         "shares": shares,
-        "whole_bytes": sum(one.bytes for one in shares),
+        "whole_bytes": sum(share.bytes for share in shares),
         "kept": [Kept(number, 2, 2 * 128, window, False) for number, window in enumerate(windows)],
         "layers": len(windows),
         "element": 2,
@@ -154,10 +154,10 @@ def test_a_wide_answer_says_by_what_and_a_start_up_log_narrows_it() -> None:
     earlier = {
         text: _serving(_served([None] * 4), engine_of(f"vllm{{version={text}}}"), 30_000, 1000) for text in ("0.6.5", "0.20", "0.21")
     }
-    parts = {text: {what: value.ends for what, value, _ in one.stages[0].parts} for text, one in earlier.items()}
+    parts = {text: {what: value.ends for what, value, _ in predecessor.stages[0].parts} for text, predecessor in earlier.items()}
     assert [ends["CUDA graphs"] == (0, 0) for ends in parts.values()] == [True, True, False]
-    assert [str(one.engine).startswith(f"vllm{{version={text[:4].rstrip('.')}, util=") for text, one in earlier.items()] == [True] * 3
-    assert [one.engine["util"] for one in earlier.values()] == [0.9, 0.9, 0.92]
+    assert [str(before.engine).startswith(f"vllm{{version={text[:4].rstrip('.')}, util=") for text, before in earlier.items()] == [True] * 3
+    assert [predecessor.engine["util"] for predecessor in earlier.values()] == [0.9, 0.9, 0.92]
     assert parts["0.6.5"]["outside of torch"][0] == -int(1.8 * GIB) < parts["0.20"]["outside of torch"][0] == -int(0.4 * GIB)
     narrow = _serving(_served([None] * 4), engine_of("vllm{util=0.2, outside=0.5, captured=0.25}"), 30_000, 1000)
     told = {what: value for what, value, _ in narrow.stages[0].parts}

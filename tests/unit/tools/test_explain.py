@@ -206,7 +206,7 @@ def test_a_real_snapshot_is_explained_to_the_byte() -> None:
     (fault,) = found.faults
     assert fault.kind == KINDS["graph"] and fault.place.endswith("train_oom.py:36")
     source = Sources(DATA.parents[2] / "samples" / "train_oom.py")
-    assert [one.place for one in faults_of(history, source)] == ["samples/train_oom.py:49"]
+    assert [fault.place for fault in faults_of(history, source)] == ["samples/train_oom.py:49"]
 
 
 def _older(snapshot: dict[str, Any], version: str) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def test_snapshots_of_older_versions(version: str, tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(_older(pickle.loads(SAMPLE.read_bytes()), version)))
     found, new = explain(read_snapshot(path)), explain(read_snapshot(SAMPLE))
     assert found.asked == new.asked and found.space.reserved == new.space.reserved
-    assert [one.place for one in found.faults] == [one.place for one in new.faults]
+    assert [fault.place for fault in found.faults] == [fault.place for fault in new.faults]
 
 
 def _changed(value: Any, draw: random.Random) -> bytes:

@@ -154,24 +154,24 @@ def costs() -> Costs:
 
 
 def test_a_counter_of_products_only() -> None:
-    found = reconcile(costs(), Counted(sum(BY_NODE.values()), "FLOPs", BY_NODE), "it")
-    assert found.rest == 0
-    assert found.agreed == sum(BY_NODE.values())
-    assert {row.operator: row.difference for row in found.rows if row.difference} == {"nn.linear": 8 * 32, "nn.relu": 8 * 32}
+    reconciled = reconcile(costs(), Counted(sum(BY_NODE.values()), "FLOPs", BY_NODE), "it")
+    assert reconciled.rest == 0
+    assert reconciled.agreed == sum(BY_NODE.values())
+    assert {row.operator: row.difference for row in reconciled.rows if row.difference} == {"nn.linear": 8 * 32, "nn.relu": 8 * 32}
 
 
 def test_multiply_adds_are_doubled_where_they_are_products() -> None:
     halves = {name: flops / 2 for name, flops in BY_NODE.items()} | {"r": 256}
-    found = reconcile(costs(), Counted(sum(halves.values()), "multiply-adds", halves), "it")
-    assert found.theirs == sum(BY_NODE.values()) + 256
-    assert [row.operator for row in found.rows if row.difference] == ["nn.linear"]
+    reconciled = reconcile(costs(), Counted(sum(halves.values()), "multiply-adds", halves), "it")
+    assert reconciled.theirs == sum(BY_NODE.values()) + 256
+    assert [row.operator for row in reconciled.rows if row.difference] == ["nn.linear"]
 
 
 def test_what_a_counter_fails_on_is_said() -> None:
-    found = reconcile(costs(), Counted(0, "FLOPs", {}, failed={"m": "TypeError"}), "it")
-    row = next(row for row in found.rows if row.operator == "math.matmul")
+    reconciled = reconcile(costs(), Counted(0, "FLOPs", {}, failed={"m": "TypeError"}), "it")
+    row = next(row for row in reconciled.rows if row.operator == "math.matmul")
     assert "fails" in row.reason
-    assert found.rest == 0
+    assert reconciled.rest == 0
 
 
 numbers = st.integers(0, 10**12)
@@ -180,7 +180,7 @@ numbers = st.integers(0, 10**12)
 @given(st.dictionaries(st.sampled_from(["a", "r", "t", "m", "elsewhere", "%"]), numbers), st.sampled_from(["FLOPs", "multiply-adds"]))
 def test_nothing_stays_unexplained(by_node: dict[str, int], unit: str) -> None:
     whole = costs()
-    found = reconcile(whole, Counted(sum(by_node.values()), unit, by_node, {"more": 3}), "it")
-    assert found.rest == 0
-    assert found.total == whole.total.flops
-    assert found.total - sum(row.difference for row in found.rows) == found.theirs
+    reconciled = reconcile(whole, Counted(sum(by_node.values()), unit, by_node, {"more": 3}), "it")
+    assert reconciled.rest == 0
+    assert reconciled.total == whole.total.flops
+    assert reconciled.total - sum(row.difference for row in reconciled.rows) == reconciled.theirs

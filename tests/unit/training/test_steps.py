@@ -58,8 +58,8 @@ def _captured(**options: object) -> Model:
 
 
 def _memory(model: Model) -> StepMemory:
-    found: StepMemory = model.manager.get(TrainingMemory())
-    return found
+    memory: StepMemory = model.manager.get(TrainingMemory())
+    return memory
 
 
 def _check(key: str) -> None:
@@ -104,7 +104,7 @@ def test_every_recorded_step(key: str) -> None:
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adamw"])
 def test_categories_add_up_and_follow_dataflow(optimizer: str) -> None:
     memory = _memory(_captured(optimizer=optimizer))
-    parameters = sum(one.numel() * 4 for one in _net().parameters())
+    parameters = sum(value.numel() * 4 for value in _net().parameters())
     assert sum(memory.at_peak().values(), Quantity(0)).value == memory.steady.peak.allocated
     for at, total in enumerate(memory.total):
         assert sum(int(column[at]) for column in memory.alive.values()) == total
@@ -135,7 +135,7 @@ def test_module_is_left_alone() -> None:
     before = {name: value.clone() for name, value in net.state_dict().items()}
     irscope.capture_training(net, torch.zeros(4, 3, 8, 8), optimizer="adamw")
     assert not net.training
-    assert all(one.grad is None and one.device.type == "cpu" for one in net.parameters())
+    assert all(value.grad is None and value.device.type == "cpu" for value in net.parameters())
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
@@ -395,7 +395,7 @@ def test_one_headline_is_the_highest_step_and_everything_adds_up_to_it(optimizer
 
     monkeypatch.setattr(CachingAllocator, "malloc", malloc)
     memory = _memory(model)
-    peaks = [one.peak.allocated for one in memory.steps]
+    peaks = [step.peak.allocated for step in memory.steps]
     assert memory.run == "step 2" and peaks[1] > max(peaks[0], peaks[2])
     headline = irscope.run(model, "training")["training"].report()
     assert headline.summary["device_peak_bytes"].value == max(peaks)  # type: ignore[attr-defined]
@@ -448,12 +448,12 @@ def test_a_forward_convolution(target: Target, size: int, most: int) -> None:
 @pytest.mark.parametrize("target", [RTX, H200, FITTED])
 def test_gradients_have_an_interval_each_and_a_name(target: Target) -> None:
     events = asked("grad.conv", "aten::convolution_backward", target)
-    assert [(one.label, one.size, one.most) for one in events if isinstance(one, Workspace)] == [
+    assert [(event.label, event.size, event.most) for event in events if isinstance(event, Workspace)] == [
         (OF_INPUT, 0, GIVEN + FILTERS + MADE),
         (OF_FILTERS, 0, GIVEN + FILTERS + MADE),
     ]
     # Each comes once its own result has memory.
-    assert [type(one) for one in events] == [Result, Workspace, Result, Workspace]
+    assert [type(event) for event in events] == [Result, Workspace, Result, Workspace]
 
 
 def test_what_is_transposed_is_the_gradient_of_an_input_and_the_other_way_round() -> None:
@@ -468,7 +468,7 @@ def test_the_workspace_is_there_while_copies_of_operands_are() -> None:
     spec = find_op("nn.conv")
     assert spec is not None
     call = OpCall(spec, [last, W, None], {"strides": (1, 1), "groups": 1}, (), [Y], source="aten::conv2d")
-    assert [type(one) for one in memory_events(call, H200)] == [Result, Take, Workspace, Drop]
+    assert [type(event) for event in memory_events(call, H200)] == [Result, Take, Workspace, Drop]
 
 
 def _module() -> Any:
@@ -515,13 +515,13 @@ class TestSteps:
     def test_counters_of_steps_are_modelled(self) -> None:
         model = self.model("rtx4090")
         (report,) = model.run("training").reports
-        found = report.to_json()
-        modelled = {key for key, where in found["provenance"].items() if where == "modelled"}
+        json = report.to_json()
+        modelled = {key for key, where in json["provenance"].items() if where == "modelled"}
         steps = {f"{step}.{counter}" for step in ("first_step", "steady_step") for counter in ("requested", "allocated", "reserved")}
         assert steps <= modelled and "device_peak.workspace" in modelled
         assert not any(key.startswith("before.") or key in ("device_peak.parameter", "after.requested") for key in modelled)
-        assert any("cuDNN workspace, gradient of the filters" in note for note in found["notes"])
-        (series,) = found["series"]
+        assert any("cuDNN workspace, gradient of the filters" in note for note in json["notes"])
+        (series,) = json["series"]
         assert [column["key"] for column in series["y"] if column.get("provenance") == Provenance.MODELLED.value] == [
             "workspace",
             "rounding",

@@ -108,7 +108,7 @@ def test_document_and_files(script: Path, tmp_path: Path, capsys: pytest.Capture
     nodes, kept, picture = (tmp_path / name for name in ("nodes.csv", "kept.csv", "memory.svg"))
     arguments = ["train-plan", f"{script}:build", "--format", "json", "--nodes-csv", str(nodes), "--activations-csv", str(kept)]
     assert main([*arguments, "--plot", str(picture)]) == ExitCode.OK
-    reports = {one["pass"]: one for one in json.loads(capsys.readouterr().out)["reports"]}
+    reports = {load["pass"]: load for load in json.loads(capsys.readouterr().out)["reports"]}
     summary = reports["training"]["summary"]
     assert summary["optimizer"] == "AdamW" and summary["step_seconds"] > 0
     assert sum(summary["device_peak"].values()) == summary["steady_step"]["allocated"] == summary["device_peak_bytes"]
@@ -132,13 +132,13 @@ def test_scripts_search_over_batches() -> None:
         captured.append(batch)
         return capture_training(net, torch.zeros(batch, 64))
 
-    found = sweep_batches(capture, [8, 4], memory=48 << 20, seconds=0.3)
-    (plans, peaks), summary = found.report.tables, found.report.summary
-    assert list(found.models) == [4, 8] and peaks.cells("batch") == [4, 8] and found.model is found.models[4]
+    batch_sweep = sweep_batches(capture, [8, 4], memory=48 << 20, seconds=0.3)
+    (plans, peaks), summary = batch_sweep.report.tables, batch_sweep.report.summary
+    assert list(batch_sweep.models) == [4, 8] and peaks.cells("batch") == [4, 8] and batch_sweep.model is batch_sweep.models[4]
     assert len(captured) == len(set(captured))
     most, recomputing = (summary[key].value for key in ("largest_batch", "largest_batch_recomputing"))  # type: ignore[attr-defined]
     assert 8 < most < recomputing and recomputing in plans.cells("batch")
-    assert found.report.headline == (f"batch {most:,} is the largest that fits 48.00 MiB, {recomputing:,} with recomputing",)
+    assert batch_sweep.report.headline == (f"batch {most:,} is the largest that fits 48.00 MiB, {recomputing:,} with recomputing",)
 
 
 @pytest.mark.slow
@@ -191,13 +191,13 @@ def test_sizes_that_are_tried_keep_nothing_and_large_weights_have_no_values(scri
         return open_training(f"{script}:trained", LoadOptions(bind={"batch": batch}, use_cache=False), StepSetup(), Settings())
 
     live = trace_in(capture(4).program).live
-    assert live is not None and all(one.is_meta for one in live.module.parameters() if one.dim() > 1)  # type: ignore[attr-defined]
+    assert live is not None and all(value.is_meta for value in live.module.parameters() if value.dim() > 1)  # type: ignore[attr-defined]
     captures = Captures(capture)
     captures.needs(4)
     assert captures.memory(4).trace.live is None
     # A model that looks at a large input has its values.
     looks = open_training(f"{script}:looks", LoadOptions(use_cache=False), StepSetup(), Settings())
-    assert not any(one.is_meta for one in trace_in(looks.program).live.module.parameters())  # type: ignore[union-attr]
+    assert not any(value.is_meta for value in trace_in(looks.program).live.module.parameters())  # type: ignore[union-attr]
 
 
 def test_a_function_sees_no_arguments_of_irscopes_own(script: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
@@ -215,7 +215,7 @@ def test_plan_for_the_live_module(script: Path, tmp_path: Path, capsys: pytest.C
     path, picture = tmp_path / "plan.json", tmp_path / "curve.svg"
     arguments = ["train-plan", f"{script}:blocks", "--bind", "batch=4096", "--budget", "75%", "--seconds", "1", "--plan-out", str(path)]
     assert main([*arguments, "--format", "json", "--plot", str(picture), "--picture", "recompute"]) == ExitCode.OK
-    reports = {one["pass"]: one["summary"] for one in json.loads(capsys.readouterr().out)["reports"]}
+    reports = {load["pass"]: load["summary"] for load in json.loads(capsys.readouterr().out)["reports"]}
     plan = json.loads(path.read_text("utf-8"))
     assert reports["plan"]["budget_bytes"] == reports["checkpoint"]["budget_bytes"] == plan["step_budget_bytes"]
     assert plan["step_peak_bytes"] <= plan["step_budget_bytes"] and plan["regions"]
@@ -226,11 +226,11 @@ def test_plan_for_the_live_module(script: Path, tmp_path: Path, capsys: pytest.C
     module, x = space["blocks"](64)
     x.normal_()
     module(x).square().mean().backward()
-    wanted = [one.grad.clone() for one in module.parameters()]
+    wanted = [value.grad.clone() for value in module.parameters()]
     module.zero_grad()
     irscope.apply_checkpoints(module.train(), plan)
     module(x).square().mean().backward()
-    assert all(torch.equal(one.grad, grad) for one, grad in zip(module.parameters(), wanted, strict=True))
+    assert all(torch.equal(value.grad, grad) for value, grad in zip(module.parameters(), wanted, strict=True))
 
 
 def _words(path: Path) -> str:

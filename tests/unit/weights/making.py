@@ -31,9 +31,9 @@ def look(
     count = math.prod(shape)
     with WeightFiles(str(folder / "model.irs")) as files:
         source = files.find(FileRegion(str(path), 13, len(raw)))
-        (found,) = scan([Stored(dtype, count, source, axes_of(shape))], files, options)
-    assert not isinstance(found, Unread), found
-    return found
+        (tensor_statistics,) = scan([Stored(dtype, count, source, axes_of(shape))], files, options)
+    assert not isinstance(tensor_statistics, Unread), tensor_statistics
+    return tensor_statistics
 
 
 def truth(array: Array) -> dict[str, float]:

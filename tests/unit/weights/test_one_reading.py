@@ -59,8 +59,8 @@ def size_of(model: Model) -> int:
     return sum(int(weight.type.nbytes) for weight in model.program.weights())  # type: ignore[arg-type]  # sizes are numbers
 
 
-def alike(one: Report, other: Report) -> bool:
-    return one.to_json() == other.to_json()
+def alike(report: Report, other: Report) -> bool:
+    return report.to_json() == other.to_json()
 
 
 @pytest.mark.parametrize("passes", [BOTH, "quantize-error,params{values}", "params{values},quantize-error,quantize-error{target=20}"])

@@ -125,9 +125,9 @@ LAYOUTS = {
 @every("layout", LAYOUTS)
 def test_weights_of_a_layout(layout: str) -> None:
     header, config, metadata, scheme = LAYOUTS[layout]
-    found = read_packed(_stored(header), config, metadata)
-    assert found.unknown == ""
-    (one,) = found.weights
+    packed = read_packed(_stored(header), config, metadata)
+    assert packed.unknown == ""
+    (one,) = packed.weights
     assert (one.scheme, one.count) == (scheme, OUTPUTS * INPUTS)
     assert sorted(one.tensors) == sorted(header), "what lies beside the codes belongs to them"
     if one.shape is not None and len(one.shape) == 2:
@@ -203,8 +203,8 @@ def test_no_header_is_too_strange() -> None:
         if chance.random() < 0.3:
             settings["config_groups"] = {"a": {"weights": {"num_bits": chance.choice(strange), "group_size": chance.choice(strange)}}}
         texts = dict.fromkeys(metadata, chance.choice(('{"_type":1,"_data":[]}', "{", "[]", *metadata.values()))) if metadata else {}
-        found = read_packed(tensors, settings, texts)
-        assert all(one.count >= 0 for one in found.weights)
+        packed = read_packed(tensors, settings, texts)
+        assert all(weight.count >= 0 for weight in packed.weights)
 
 
 @pytest.mark.parametrize(("bits", "words", "count"), [(3, 10, 100), (4, 13, 104), (3, 12, 128)])

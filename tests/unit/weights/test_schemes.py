@@ -42,8 +42,8 @@ def test_what_is_stored_is_read_again(name: str) -> None:
     parts = {f"l.{part.name}": (part.dtype, part.shape) for part in parse_scheme(name).parts(OUTPUTS, INPUTS)}
     if name in ("nf4", "fp4"):
         parts[f"l.weight.quant_state.bitsandbytes__{name}"] = next(iter(parts.values()))[0], (80,)
-    found = read_packed(parts, _ct(4) if name == "int4" else {})
-    assert [one.count for one in found.weights] == [OUTPUTS * INPUTS] and not found.unknown
+    packed = read_packed(parts, _ct(4) if name == "int4" else {})
+    assert [weight.count for weight in packed.weights] == [OUTPUTS * INPUTS] and not packed.unknown
 
 
 def test_bits_a_weight() -> None:

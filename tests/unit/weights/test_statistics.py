@@ -309,10 +309,10 @@ def norms(matrix: Matrix, **options: int) -> tuple[float, dict[str, object]]:
 @pytest.mark.parametrize("make", SPECTRAL_CASES.values(), ids=SPECTRAL_CASES)
 def test_norms_are_those_of_numpy(make: Callable[[], Matrix]) -> None:
     true, row = norms(make())
-    found = row["spectral_norm"]
-    assert isinstance(found, Quantity) and isinstance(found.value, float) and isinstance(found.hi, float)
-    assert found.value == pytest.approx(true, rel=1e-5)
-    assert found.value * (1 - 1e-9) <= true <= found.hi * (1 + 1e-9) and found.hi <= true * (1 + 2e-4)
+    cell = row["spectral_norm"]
+    assert isinstance(cell, Quantity) and isinstance(cell.value, float) and isinstance(cell.hi, float)
+    assert cell.value == pytest.approx(true, rel=1e-5)
+    assert cell.value * (1 - 1e-9) <= true <= cell.hi * (1 + 1e-9) and cell.hi <= true * (1 + 2e-4)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 10])
