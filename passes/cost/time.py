@@ -165,7 +165,8 @@ class Timer:
         is_view = entry.certainty is Certainty.FREE and self._shares(node)
         operands = [None if value is None else self._type(value) for value in node.inputs]
         results = [self._type(value) for value in node.outputs]
-        is_integer = self.fuses and bool(entry.cost.matmul) and any(map(is_dequantized, node.inputs))
+        work = entry.cost.matmul
+        is_integer = self.fuses and (not isinstance(work, int) or work > 0) and any(map(is_dequantized, node.inputs))
         # Like nodes may still have operands that lie differently.
         key = (id(kind), is_view, is_integer, *operands, None, *results)
         known = self._known.get(key) if kind is not None else None

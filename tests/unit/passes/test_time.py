@@ -19,8 +19,8 @@ from irscope.passes.cost.time import Time, Timing
 from irscope.passkit.manager import Manager
 
 
-def program(body: str, inputs: str) -> Program:
-    return parse_program(f'irscope 1\nformat "pt2"\ngraph @main {{\n{inputs}\n{body}\n}}\n')
+def program(body: str, inputs: str, symbols: str = "") -> Program:
+    return parse_program(f'irscope 1\nformat "pt2"\n{symbols}graph @main {{\n{inputs}\n{body}\n}}\n')
 
 
 def timing(made: Program, device: str = "rtx-4090") -> Timing:
@@ -173,6 +173,9 @@ def test_products_between_dequantisation_are_integer_kernels_of_a_session_on_a_p
     assert not timing(made, "l4").unknown  # CUDA's kernels take floats
     made.traits = replace(ONNX, is_session=True)
     assert not timing(made, "xeon-8480").unknown
+    opened = program(body, inputs.replace("f32[64,512]", "f32[n,512]"), "symbol n [1,*]\n")
+    opened.traits = ONNX
+    assert [one.node.op for one in timing(opened, "xeon-8480").unknown] == ["math.matmul"]
 
 
 def test_a_device_without_bandwidth_has_no_time_and_says_why(tmp_path: Path) -> None:
