@@ -106,7 +106,7 @@ class Frontend(Protocol):
     """A reader of one kind of file. It executes nothing, and it reads weights only where shapes depend on them."""
 
     def load(self, path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-        """The file as a program; raises LoadError with one clear line where it cannot be read."""
+        """Return the file as a program; raises LoadError with one clear line where it cannot be read."""
         ...
 
 

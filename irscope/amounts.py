@@ -33,7 +33,7 @@ def _scaled(*names: str) -> dict[str, Fraction]:
 
 @immutable(slots=False)
 class Measure:
-    """What an amount is of: the units that may follow the number."""
+    """The units that may follow the number of an amount."""
 
     what: str
     """As messages say it: "an amount of memory"."""
@@ -102,7 +102,7 @@ Seconds: TypeAlias = Annotated[float, SECONDS]
 
 
 def read_amount(text: str, measure: Measure) -> int | float | None:
-    """The number that a text names, exact where it is whole; None for a text that names none of this measure."""
+    """Return the number that a text names, exact where it is whole; None for a text that names none of this measure."""
     match = _AMOUNT.fullmatch(text) if len(text) <= _LONGEST else None
     factor = measure.factor(match[2]) if match is not None else None
     if measure is RATE and text.rstrip().endswith("b/s"):
@@ -119,7 +119,7 @@ def read_amount(text: str, measure: Measure) -> int | float | None:
 
 
 def parse_amount(text: str, measure: Measure) -> int | float:
-    """The number that a text names. Raises UsageError, which says how amounts are written, for a text that names none."""
+    """Return the number that a text names. Raises UsageError, which says how amounts are written, for a text that names none."""
     amount = read_amount(text, measure)
     if amount is None:
         raise UsageError(f"{text[:_LONGEST]!r} is not {measure.what}", code="IRS336", hint=measure.hint)
@@ -143,6 +143,6 @@ def parse_memory(text: str) -> int:
 
 
 def read_size(text: str) -> int | None:
-    """A size of an axis or a number of things, from 0 on; None for a text that is none."""
+    """Return a size of an axis or a number of things, from 0 on; None for a text that is none."""
     amount = read_amount(text, SIZE)
     return None if amount is None else int(amount)

@@ -32,7 +32,7 @@ BETWEEN_LOOKS: Final = 20_000
 
 @immutable
 class Allowance:
-    """What a user allows; None stands for the default."""
+    """Limits that a user sets; None stands for the default."""
 
     seconds: float | None = None
     bytes: int | None = None
@@ -45,7 +45,7 @@ class OverBudget(LoadError):
 
 
 class Budget:
-    """What is left of an allowance for one load."""
+    """The rest of an allowance for one load."""
 
     def __init__(self, where: str, file_bytes: int, allowance: Allowance) -> None:
         self._where = where
@@ -148,7 +148,7 @@ def claim(count: int, what: str) -> None:
 
 
 def resident_bytes() -> int:
-    """Memory that this process has in use, as far as the system tells; elsewhere the most that it had."""
+    """Return the memory that this process has in use, as far as the system tells; elsewhere the most that it had."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE

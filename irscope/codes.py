@@ -16,7 +16,7 @@ from irscope.immutable import immutable
 
 @immutable
 class CodeDoc:
-    """What a code means and what its reader can do about it."""
+    """The meaning of a code, and what its reader can do about it."""
 
     title: str
     text: str

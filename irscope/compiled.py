@@ -47,7 +47,7 @@ def machine_code(function: F) -> F:
 
 
 def machine_code_for_sums(function: F) -> F:
-    """The same, where floats are finite and sums may be made in another order, so that vectors can be used."""
+    """Return the same, where floats are finite and sums may be made in another order, so that vectors can be used."""
     return _compiled(function, fastmath=True)
 
 
@@ -68,7 +68,7 @@ def _compiled(function: F, **options: bool) -> F:
 
 @cache
 def _folder(source: str) -> Path | None:
-    """The private folder for what is compiled from a file; None where none can be made."""
+    """Return the private folder for what is compiled from a file; None where none can be made."""
     try:
         from importlib.metadata import version  # it imports much, for machines with numba alone
 

@@ -9,7 +9,7 @@ from irscope.immutable import immutable
 
 
 class Severity(enum.IntEnum):
-    """How much a diagnostic matters; `--fail-on` compares these."""
+    """The weight of a diagnostic; `--fail-on` compares these."""
 
     NOTE = 0
     WARNING = 1

@@ -50,12 +50,12 @@ def folder() -> Path:
 
 
 def digest_of(key: str) -> str:
-    """The name of the file for a key."""
+    """Return the name of the file for a key."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read(key: str, holds: Callable[[Json], bool]) -> bytes | None:
-    """The content of the entry for a key, if it is whole and its description still `holds`."""
+    """Return the content of the entry for a key, if it is whole and its description still `holds`."""
     path = folder() / f"{digest_of(key)}{_SUFFIX}"
     try:
         private_folder(folder())

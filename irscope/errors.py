@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class ExitCode(enum.IntEnum):
-    """What the process returns; the table in docs/cli.md is checked against this one."""
+    """Exit codes of the process; the table in docs/cli.md is checked against this one."""
 
     OK = 0
     FINDINGS = 1

@@ -47,7 +47,7 @@ def config_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where irscope keeps what it writes on its own, such as crash reproducers. It need not exist."""
+    """Return the folder of what irscope writes on its own, such as crash reproducers. It need not exist."""
     return _own_folder("XDG_CACHE_HOME", ".cache", Path("Library", "Caches"), "LOCALAPPDATA")
 
 
@@ -205,7 +205,7 @@ def _let_go(descriptor: int | None) -> None:
 
 
 def link_target(path: Path) -> Path | None:
-    """Where a symbolic link leads; None for anything else, and for the system's names of open streams."""
+    """Return the target of a symbolic link; None for anything else, and for the system's names of open streams."""
     return path.resolve() if path.is_symlink() and not is_stream(path) else None
 
 
@@ -319,7 +319,7 @@ def _silence(stream: TextIO) -> None:
 
 @contextmanager
 def as_output_error(path: Path) -> Iterator[None]:
-    """What the system says about a file that cannot be written, as an OutputError."""
+    """Return the system's error about a file that cannot be written, as an OutputError."""
     try:
         yield
     except OSError as error:

@@ -52,7 +52,7 @@ def mutable(cls: type[T] | None = None, /, *, slots: bool = False, eq: bool = Tr
 
 @dataclass(eq=False, repr=False)
 class _Standard:
-    """What the standard decorator leaves in a class, so that its own functions take ours for one of theirs."""
+    """Marks of the standard decorator in a class, so that its own functions take ours for one of theirs."""
 
     made: list[int] = field(default_factory=list)
 
@@ -118,7 +118,7 @@ def _refuse(self: object, name: str, *value: object) -> None:
 
 
 def _field(cls: type, name: str, kind: object) -> Field[Any]:
-    """A field as the class declares it; its default stays the class's attribute of that name."""
+    """Return a field as the class declares it; its default stays the class's attribute of that name."""
     default = vars(cls).get(name, MISSING)
     if isinstance(default, MemberDescriptorType):
         default = MISSING
@@ -141,7 +141,7 @@ def _field(cls: type, name: str, kind: object) -> Field[Any]:
 
 
 def _with_slots(cls: type[T], own: dict[str, Field[Any]]) -> type[T]:
-    """The same class with a place for each of its fields, and no others."""
+    """Return the same class with a place for each of its fields, and no others."""
     inherited = {name for base in cls.__mro__[1:] for name in getattr(base, "__slots__", ())}
     members = {name: value for name, value in vars(cls).items() if name not in own and name not in ("__dict__", "__weakref__")}
     members["__slots__"] = tuple(name for name in own if name not in inherited)

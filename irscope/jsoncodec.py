@@ -31,12 +31,12 @@ class Misfit(Exception):
         self.path = path
 
     def below(self, name: str) -> Misfit:
-        """The same within something of that name, or at `[3]` in a list."""
+        """Return the same within something of that name, or at `[3]` in a list."""
         return Misfit(self.text, name + ("." if self.path and self.path[0] != "[" else "") + self.path)
 
 
 def loads(text: bytes | str) -> object:
-    """The value of a JSON text. Raises Misfit, for texts that are nested too deeply as well."""
+    """Return the value of a JSON text. Raises Misfit, for texts that are nested too deeply as well."""
     try:
         found: object = json.loads(text, parse_constant=_no_constant)
     except RecursionError:
@@ -51,7 +51,7 @@ def _no_constant(name: str) -> Never:
 
 
 def decode(kind: type[T], value: object, *, closed: bool = False) -> T:
-    """A dataclass from what JSON says. Raises Misfit.
+    """Return a dataclass from what JSON says. Raises Misfit.
 
     Fields that a dataclass does not have are left out, since later versions may have them; where the form is `closed` they are mistakes.
     """

@@ -33,7 +33,7 @@ class OptionsError(ValueError):
 
 
 def read_options(text: str, at: int = 0) -> tuple[Given, int]:
-    """The options up to the brace that closes them, and the place behind it; the opening brace stands before `at`."""
+    """Return the options up to the brace that closes them, and the place behind it; the opening brace stands before `at`."""
     given: Given = {}
     while True:
         at = _behind(_BETWEEN, text, at)
@@ -121,7 +121,7 @@ def _end_of_group(text: str, at: int) -> int:
 
 
 def items(value: str) -> list[str]:
-    """The parts of a value between its commas; those in quotes and brackets do not count."""
+    """Return the parts of a value between its commas; those in quotes and brackets do not count."""
     found: list[str] = []
     start = at = 0
     while at < len(value):

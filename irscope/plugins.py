@@ -44,7 +44,7 @@ class Plugin:
         return self.point.dist.name if self.point.dist else self.point.value
 
     def load(self) -> object:
-        """The object it names. UsageError (IRS101) where its package cannot be imported, whatever that raises."""
+        """Return the object it names. UsageError (IRS101) where its package cannot be imported, whatever that raises."""
         try:
             found: object = self.point.load()
         except (Exception, SystemExit) as error:
@@ -56,7 +56,7 @@ class Plugin:
 
 
 def plugins(group: str) -> list[Plugin]:
-    """The entry points of a group in the order of their names."""
+    """Return the entry points of a group in the order of their names."""
     if "importlib.metadata" not in sys.modules and not _may_be_there(tuple(sys.path)):
         return []
     from importlib.metadata import entry_points

@@ -114,11 +114,11 @@ class Model:
         return Report("model", self.program.path or "a model without a name", headline=(", ".join(self._info().facts()),))._repr_html_()
 
     def as_session(self, level: str, settings: Settings) -> Model:
-        """The same file as a session of ONNX Runtime has it after optimisations of a level, analysed anew for other settings."""
+        """Return the same file as a session of ONNX Runtime has it after optimisations of a level, analysed anew for other settings."""
         return open_model(Path(self.program.path), replace(self.options, ort_level=level), settings=settings)
 
     def rebound(self, sizes: Mapping[str, int]) -> Model:
-        """The same file read again with sizes for further symbols, and analysed again."""
+        """Return the same file read again with sizes for further symbols, and analysed again."""
         return self.bound_to({**self.options.bind, **sizes})
 
     def bound_to(self, sizes: Mapping[str, int]) -> Model:
@@ -175,11 +175,11 @@ class Model:
         return self.as_read == _graph_versions(self.program)
 
     def marked(self, report: Report) -> Report:
-        """A report that no pass made, its numbers as assumed ones where something about the run was guessed."""
+        """Return a report that no pass made, its numbers as assumed ones where something about the run was guessed."""
         return report.assumed() if self.program.guesses else report
 
     def document(self, results: Results) -> Document:
-        """Results as the document that renderers take."""
+        """Return the results as the document that renderers take."""
         return Document(__version__, self.info_with(results.reports, results.settings), results.reports)
 
     def info_with(self, reports: Sequence[Report], settings: Settings | None = None) -> ModelInfo:
@@ -268,7 +268,7 @@ def _stated_types(program: Program) -> dict[Value, Type]:
 
 
 def _with_manager(model: Model) -> Model:
-    """The model, whose passes can ask for it with other sizes."""
+    """Return the model, whose passes can ask for it with other sizes."""
     model.manager.reopened = lambda sizes: model.rebound(sizes).manager
     return model
 
@@ -278,7 +278,7 @@ def _graph_versions(program: Program) -> tuple[int, ...]:
 
 
 def _budget_of(path: Path, options: LoadOptions) -> AbstractContextManager[object]:
-    """The budget for reading a file. What a name stands for is code of an installed package, which may take its time."""
+    """Return the budget for reading a file. What a name stands for is code of an installed package, which may take its time."""
     try:
         return nullcontext() if is_name(str(path)) else reading(str(path), path.stat().st_size, options.allowance)
     except (OSError, ValueError):  # the reader says what is wrong with it
@@ -286,7 +286,7 @@ def _budget_of(path: Path, options: LoadOptions) -> AbstractContextManager[objec
 
 
 def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Settings) -> Program:
-    """The program in a file, or of a model that is named."""
+    """Return the program in a file, or of a model that is named."""
     text = str(path)
     if options.compile is not False and not is_name(text):
         raise UsageError(
@@ -321,7 +321,7 @@ def _read(path: Path, options: LoadOptions, sink: DiagnosticSink, settings: Sett
 
 
 def _file_types(path: Path, options: LoadOptions) -> dict[str, Type]:
-    """Types of all values by name as the file alone says them: what a session knows when it optimises."""
+    """Return the types of all values by name as the file alone says them: what a session knows when it optimises."""
     plain = load_program(path, replace(options, ort_level="off", inputs={}, bind={}), DiagnosticSink())
     found = Manager(plain).get(Shapes())
     given = {value: found.type_of(value) for body in plain.bodies() for value in body.inputs}

@@ -173,12 +173,12 @@ def label(scope: Scope, what: str) -> str:
 
 
 def piece_name(maker: str, result: int) -> str:
-    """The name of what an operator makes: the operator's own, with the number of the result for all but the first."""
+    """Return the name of what an operator makes: the operator's own, with the number of the result for all but the first."""
     return f"{maker}[{result}]" if result else maker
 
 
 def module_of(parameters: Iterable[str]) -> str:
-    """The innermost module that holds all of these parameters, given by their names; "" is the model itself."""
+    """Return the innermost module that holds all of these parameters, given by their names; "" is the model itself."""
     paths = [name.split(".")[:-1] for name in parameters]
     shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
     return ".".join(parts[0] for parts in shared)
@@ -231,7 +231,7 @@ class Trace:
         return self.steps[-1]
 
     def in_step(self, span: Span) -> Sequence[StepOp]:
-        """Operators of one step."""
+        """Return the operators of one step."""
         return self.ops[span.first : span.end]
 
     @cached_property

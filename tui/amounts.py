@@ -281,19 +281,19 @@ class ByteSizes:
         self._known: dict[Type, Dim | None] = {}
 
     def of(self, value: Value) -> Dim | None:
-        """Bytes of one value; None where its size is unknown."""
+        """Return the bytes of one value; None where its size is unknown."""
         type_ = value.type
         if type_ not in self._known:
             self._known[type_] = type_bytes(type_)
         return self._known[type_]
 
     def of_results(self, node: Node) -> Dim | None:
-        """Bytes of all results of a node; None where the size of one is unknown."""
+        """Return the bytes of all results of a node; None where the size of one is unknown."""
         return total_of(map(self.of, node.outputs))
 
 
 def type_bytes(type_: Type) -> Dim | None:
-    """Bytes of a tensor. A plain number needs no storage of its own."""
+    """Return the bytes of a tensor. A plain number needs no storage of its own."""
     if isinstance(type_, TensorType):
         return known(type_.nbytes)
     return 0 if isinstance(type_, ScalarType) else None

@@ -223,7 +223,7 @@ class StepChart(ABC):
         return self.unchanging if self.is_broken and rows >= _LEAST_BROKEN else 0.0
 
     def margin(self) -> int:
-        """Columns left of the chart, taken by labels and the axis."""
+        """Return the columns left of the chart, taken by labels and the axis."""
         labels = (self.top_text(), humanise(int(self.unchanging), self.kind) if self.is_broken else "")
         return max(*map(display_width, labels), 3) + 2
 
@@ -495,7 +495,7 @@ def _line_through(line: Line, at: int, symbols: Symbols) -> Line:
 
 
 def _legend_rows(entries: Iterable[Line], width: int) -> list[Line]:
-    """Entries of a legend in as many rows as they take."""
+    """Return the entries of a legend in as many rows as they take."""
     rows: list[Line] = [()]
     for entry in entries:
         fits = display_width(text_of((*rows[-1], *entry)).rstrip()) <= width
@@ -672,7 +672,7 @@ class Bin:
 
 
 def size_bins(sizes: Sequence[float], most: int) -> list[Bin]:
-    """Sizes in bins of equal width on a logarithmic scale, at most `most` of them; the largest sizes come first."""
+    """Return the sizes in bins of equal width on a logarithmic scale, at most `most` of them; the largest sizes come first."""
     if not sizes or most < 1:
         return []
     exponents = [max(int(size), 1).bit_length() - 1 for size in sizes]

@@ -142,7 +142,7 @@ class Context:
         return found
 
     def _forms(self) -> Iterator[tuple[str, bool]]:
-        """Sizes as text and whether the rest is to be brief, the longest first."""
+        """Yield the sizes as text and whether the rest is to be brief, the longest first."""
         sizes = self.sizes
         yield sizes_text(sizes, _BY_USER), False
         yield sizes_text(sizes, _BY_USER), True

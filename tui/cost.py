@@ -291,7 +291,7 @@ class Groups(Sequence[Group]):
 
 
 def _with_inner(times: NodeTimes, amounts: Floats) -> Floats:
-    """Sums by module call, inner ones included."""
+    """Return the sums by module call, inner ones included."""
     sums = np.bincount(times.scope, amounts, minlength=len(times.scopes)).tolist()
     # Inner calls have larger numbers than those around them.
     outer = times.outer.tolist()
@@ -609,7 +609,7 @@ def _high(figure: object) -> float | None:
 
 
 class CostScreen(ModelScreen):
-    """Which part of the model takes the time, and what binds it."""
+    """Time by part of the model, and what binds it."""
 
     NAME = "cost"
     FIRST = "#costs"

@@ -96,7 +96,7 @@ class Results:
         return self.context.completed(self.binding)
 
     def prepared(self, binding: Binding) -> Bound:
-        """Everything with these sizes put in; changes nothing, and may run in any thread."""
+        """Return everything with these sizes put in; changes nothing, and may run in any thread."""
         timeline, assumed = self._timeline(binding)
         return Bound(binding, {name: column.bound(binding) for name, column in self.raw.items()}, timeline, assumed)
 
@@ -209,7 +209,7 @@ class Sizes:
 
 @immutable(slots=False)
 class Explained:
-    """Why types are unknown."""
+    """Reasons why types are unknown."""
 
     explanations: Inferred
     diagnostics: Sequence[Diagnostic]
@@ -273,7 +273,7 @@ class Summed:
 
 @immutable(slots=False)
 class Shared:
-    """Which values share a storage."""
+    """Values that share a storage."""
 
     aliases: AliasSets
 
@@ -283,7 +283,7 @@ class Shared:
 
 @immutable(slots=False)
 class Folded:
-    """Which modules are built alike."""
+    """Modules that are built alike."""
 
     folds: Folds
 

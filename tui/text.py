@@ -91,7 +91,7 @@ def cut_line(line: Iterable[Span], width: int, symbols: Symbols) -> Line:
 
 
 def beside(left: Sequence[Line], right: Sequence[Line], at: int) -> list[Line]:
-    """Lines beside one another, those at the right from a column on."""
+    """Return the lines beside one another, those at the right from a column on."""
     rows = max(len(left), len(right))
     lines: list[Line] = []
     for one, other in zip(filled(left, rows), filled(right, rows), strict=True):

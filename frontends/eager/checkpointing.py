@@ -123,7 +123,7 @@ class _Draws(TorchDispatchMode):
 
 
 class _Replays(TorchDispatchMode):
-    """When a region runs again: random numbers are drawn as before, and buffers are not updated a second time."""
+    """Second runs of a region: random numbers are drawn as before, and buffers are not updated a second time."""
 
     def __init__(self, module: nn.Module, states: dict[str, list[Any]]) -> None:
         begin: Any = super().__init__

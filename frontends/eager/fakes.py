@@ -82,7 +82,7 @@ class Fakes:
         return made
 
     def all(self, item: Any) -> Any:
-        """Arguments with tensors replaced by fake ones."""
+        """Return the arguments with tensors replaced by fake ones."""
         return tree_map_only(torch.Tensor, self.tensor, item)
 
     @contextmanager

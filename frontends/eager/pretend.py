@@ -305,7 +305,7 @@ class Slots:
 
 
 def find_slots(package: Path) -> Slots:
-    """Places of methods, from the headers that ship with torch; the known order where there are none."""
+    """Return the places of methods, from the headers that ship with torch; the known order where there are none."""
     include = package / "include"
     guard = _methods(include / "c10/core/impl/DeviceGuardImplInterface.h")
     hooks = _methods(include / "ATen/detail/AcceleratorHooksInterface.h")
@@ -315,7 +315,7 @@ def find_slots(package: Path) -> Slots:
 
 
 def _methods(header: Path) -> list[str]:
-    """Names of a class's virtual methods in order; a destructor takes two places."""
+    """Return the names of a class's virtual methods in order; a destructor takes two places."""
     try:
         text = _COMMENT.sub("", header.read_text("utf-8", "replace"))
     except OSError:

@@ -296,7 +296,7 @@ class _Lowering:
         return self._declare(one) if found is None else found
 
     def _argument(self, item: Any) -> Argument:
-        """An argument as a value, number, text, type or tuple of these."""
+        """Return an argument as a value, number, text, type or tuple of these."""
         if isinstance(item, Tensor):
             return self._value(item)
         if isinstance(item, tuple | list):

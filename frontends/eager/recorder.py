@@ -218,7 +218,7 @@ class Recorder(TorchDispatchMode):
         return func(*args, **kwargs)
 
     def _answered(self, op: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Results of an operator; data-dependent ones are computed."""
+        """Return the results of an operator; data-dependent ones are computed."""
         try:
             with self.sizes.kept_open(op.func) if self.sizes is not None else nullcontext():
                 return self.execute(op.func, args, kwargs)
@@ -238,7 +238,7 @@ class Recorder(TorchDispatchMode):
         return tree_map_only(torch.Tensor, lambda real: torch.empty_like(real, device=self.record.device), found)
 
     def _guessed(self, op: Op, args: Sequence[Any], kwargs: Mapping[str, Any], inside: Inside) -> Any:
-        """Types of an operator's results."""
+        """Return the types of an operator's results."""
         inside.may_guess = True
         try:
             result = self.execute(op.func, args, kwargs)
@@ -250,7 +250,7 @@ class Recorder(TorchDispatchMode):
     # -- tensors ---------------------------------------------------------------------------------------------------
 
     def _noted(self, item: Any) -> Any:
-        """Arguments with tensors replaced by their records."""
+        """Return the arguments with tensors replaced by their records."""
         if isinstance(item, torch.Tensor):
             return self._seen(item, "constant", "")
         if isinstance(item, tuple | list):
@@ -353,7 +353,7 @@ class Recorder(TorchDispatchMode):
         return tuple([size if isinstance(size, int) else self._dim(size) for size in sizes])
 
     def _flat(self, item: Any) -> tuple[Any, ...]:
-        """Tensors in what a model returns, in order."""
+        """Return the tensors in what a model returns, in order."""
         return tuple(self._seen(one, "constant", "") for one in tensors_of(item))
 
 

@@ -395,7 +395,7 @@ def check_module(module: object) -> None:
 
 
 def _payloads(known: Callable[[Tensor], torch.Tensor | None]) -> Callable[[Tensor], Payload | None]:
-    """Values of small constants and of small tables of numbers, on which sizes may depend."""
+    """Return the values of small constants and of small tables of numbers, on which sizes may depend."""
 
     def payload(tensor: Tensor) -> Payload | None:
         real = known(tensor)

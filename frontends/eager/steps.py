@@ -195,7 +195,7 @@ class _Run:
             where.setdefault(storage, name)
 
     def _loaded(self) -> list[Storage]:
-        """Parameters and buffers as `module.to(device)` moves them, inner modules first, then inputs, then states that are there."""
+        """Return parameters and buffers as `module.to(device)` moves them, inner modules first, then inputs, then states that are there."""
         tensors: list[Tensor] = []
 
         def visit(module: nn.Module) -> None:

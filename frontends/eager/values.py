@@ -208,7 +208,7 @@ class Values:
             self._filled[tensor] = self.sizes.filled[id(real)]
 
     def known(self, tensor: Tensor) -> torch.Tensor | None:
-        """Values that need not be computed."""
+        """Return the values that need not be computed."""
         return self._known.get(tensor)
 
     def wrote(self, tensor: Tensor, number: int) -> None:

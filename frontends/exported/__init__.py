@@ -13,6 +13,6 @@ from irscope.ir.program import Program
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The program in a `.pt2` archive; weights stay in the file."""
+    """Return the program in a `.pt2` archive; weights stay in the file."""
     with Archive(path) as archive, paused_gc():
         return read_model(archive, options, sink)

@@ -74,7 +74,7 @@ class BodyReader:
         self._unread: dict[str, Type] = {}
 
     def inner(self, graph: Graph) -> BodyReader:
-        """A reader for a graph inside this one."""
+        """Return a reader for a graph inside this one."""
         made = BodyReader(graph, self.types, self.names, self.scopes, self.locations, self.sink, self.path)
         made.autocast = self.autocast
         return made
@@ -82,7 +82,7 @@ class BodyReader:
     # -- arguments -------------------------------------------------------------------------------------------------
 
     def value(self, name: str) -> Value:
-        """A tensor by its name in the file."""
+        """Return a tensor by its name in the file."""
         found = self.env.get(name)
         if isinstance(found, Value):
             return found
@@ -184,7 +184,7 @@ class BodyReader:
             self.append(node, Lowered("tensor.item", (argument,)), (scalar(dtype),), (name,), "aten::item")
 
     def results(self, node: Json) -> tuple[list[Type], list[str | None]]:
-        """Types and names of a node's results, lists of tensors laid flat."""
+        """Return the types and names of a node's results, lists of tensors laid flat."""
         types: list[Type] = []
         names: list[str | None] = []
         for output in node["outputs"]:
@@ -363,7 +363,7 @@ def _bind(body: BodyReader, node: Json, made: Sequence[Value]) -> None:
 
 
 def _condition(body: BodyReader, condition: Argument) -> Value:
-    """A condition as a tensor: one that is known, or a symbol's comparison, becomes a constant."""
+    """Return a condition as a tensor: one that is known, or a symbol's comparison, becomes a constant."""
     if isinstance(condition, Value):
         return condition
     data = Literal((condition,)) if isinstance(condition, bool) else None
@@ -472,7 +472,7 @@ _CHECKPOINTS = ("serialized_state_dict.pt", "serialized_state_dict.json", "seria
 
 
 class OlderWeights:
-    """Where parameters, buffers and constants are."""
+    """Places of parameters, buffers and constants."""
 
     def __init__(self, archive: Archive) -> None:
         self._found: dict[str, tuple[Archive, PickledTensor]] = {}
@@ -536,7 +536,7 @@ def _declare_weight(body: BodyReader, name: str, fqn: str, role: Role, metas: Js
 
 
 def _names_of_tensors(module: Json) -> list[str]:
-    """Inputs that are tensors."""
+    """Return the inputs that are tensors."""
     given = [spec["user_input"]["arg"] for spec in module["signature"]["input_specs"] if "user_input" in spec]
     return [arg["as_tensor"]["name"] for arg in given if "as_tensor" in arg]
 

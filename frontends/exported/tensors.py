@@ -90,7 +90,7 @@ def devices(graph: Json) -> Iterator[str]:
 
 
 class Weights:
-    """Where parameters, buffers and constants are in the archive."""
+    """Places of parameters, buffers and constants in the archive."""
 
     def __init__(self, archive: Archive, name: str) -> None:
         self._archive = archive
@@ -243,7 +243,7 @@ def _read_trace(text: str) -> Loc | None:
 
 
 def names_in(item: Json) -> Iterator[str]:
-    """Names of tensors and numbers in an argument or result; those inside inner graphs are not meant."""
+    """Yield the names of tensors and numbers in an argument or result; those inside inner graphs are not meant."""
     pending = [item]
     while pending:
         waiting = pending.pop()

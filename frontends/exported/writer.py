@@ -80,7 +80,7 @@ def write_changed(original: Original, target: Path, *, external: bool = False, c
 
 
 def _paths_of_others(archive: Archive, own: str) -> set[str]:
-    """Files of weights that other programs of the archive read."""
+    """Return the files of weights that other programs of the archive read."""
     paths: set[str] = set()
     for name in archive.names("data/weights/"):
         if name.endswith("_weights_config.json") and name != own:
@@ -111,7 +111,7 @@ class _Item:
 
 
 class _Plan:
-    """Which nodes and weights are written, under which names."""
+    """Nodes and weights to write, with their names."""
 
     def __init__(self, original: Original, document: Json) -> None:
         self.original = original
@@ -228,7 +228,7 @@ class _Plan:
         return found
 
     def _made_node(self, node: Node) -> Json:
-        """A node that a pass made, or changed."""
+        """Return a node that a pass made, or changed."""
         if node.regions:
             raise _cannot(node, "it holds graphs, which are written only as they were read")
         found = raised(node)
@@ -328,7 +328,7 @@ class _Plan:
             self.name_of[value] = renames.get(name, name)
 
     def _named_results(self) -> list[tuple[str, Value]]:
-        """Names in the signature that results have, with what is returned there now."""
+        """Return the names in the signature that results have, with what is returned there now."""
         outputs = iter(self.graph.outputs)
         written = iter(node for node in self.graph if node.source.startswith("export::"))
         results: list[tuple[str, Value]] = []
@@ -394,7 +394,7 @@ class _Plan:
             self.new_weights.append(value)
 
     def _gone(self) -> set[str]:
-        """Names in the graph of weights that the program has no more."""
+        """Return the names in the graph of weights that the program has no more."""
         here = {self.name_of[value] for value in self.graph.weights if value in self.name_of}
         named = {name for item in self.items for name in item.reads}
         found = set()
@@ -464,7 +464,7 @@ class _Plan:
         return fresh
 
     def dropped_entries(self, archive: Archive, config: Json, others: set[str]) -> set[str]:
-        """Entries of weights that nothing refers to any more."""
+        """Return the entries of weights that nothing refers to any more."""
         used = {f"data/weights/{name}" for name in (*others, *(entry.get("path_name") for entry in config["config"].values()))}
         return {name for name in archive.names("data/weights/weight_") if name not in used}
 
@@ -516,7 +516,7 @@ def _cannot(node: Node | None, why: str) -> UsageError:
 
 
 def raised(node: Node) -> tuple[Signature, dict[str, object]] | None:
-    """The ATen operator that a node is, with its arguments: one that the reader makes this very node of."""
+    """Return the ATen operator that a node is, with its arguments: one that the reader makes this very node of."""
     for name, text in TEMPLATES.items():
         if text.split(maxsplit=1)[0] != node.op:
             continue

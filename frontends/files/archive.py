@@ -240,7 +240,7 @@ class Archive:
         return FileRegion(str(self.path), self._base + self._data_offset(entry) + offset, count, storage or name)
 
     def inner(self, name: str) -> Archive:
-        """An archive that lies unpacked inside this one."""
+        """Return an archive that lies unpacked inside this one."""
         place = self.region(name)
         if place is None:
             raise self._error(f"lacks {name!r}, or has it packed")

@@ -59,11 +59,11 @@ class WeightTable:
         return len(self._graph.weights)
 
     def names_from(self, first: int) -> set[str]:
-        """Names of the weights that were added since there were so many."""
+        """Return the names of the weights that were added since there were so many."""
         return {str(weight.name) for weight in self._graph.weights[first:]}
 
     def shapes(self) -> dict[str, TensorType]:
-        """Types of the weights so far by their names."""
+        """Return the types of the weights so far by their names."""
         return {str(weight.name): weight.type for weight in self._graph.weights if isinstance(weight.type, TensorType)}
 
     def set_aside(self, prefixes: tuple[str, ...]) -> None:
@@ -213,7 +213,7 @@ def _optimizer_states(root: object) -> tuple[str, ...]:
 
 
 def _named_tensors(root: object, table: WeightTable) -> list[tuple[str, PickledTensor]]:
-    """Tensors with their dotted names, each object visited once so that cycles end."""
+    """Return the tensors with their dotted names, each object visited once so that cycles end."""
     found: list[tuple[str, PickledTensor]] = []
     visited: set[int] = set()
     pending: list[tuple[str, object, int]] = [("", root, 0)]
@@ -343,7 +343,7 @@ def _compare_shard(path: Path, shard: str, named: set[str], held: set[str], tabl
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The weights of a file, as a program whose graph has no nodes."""
+    """Return the weights of a file, as a program whose graph has no nodes."""
     table = WeightTable(path, sink)
     with paused_gc():
         read_weights(path, table)

@@ -322,7 +322,7 @@ def _base_of(folder: Path, settings: Mapping[str, Any], given: str) -> tuple[str
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The weights of an adapter and of its base, by the path of adapter_config.json, as a program whose graph has no nodes."""
+    """Return the weights of an adapter and of its base, by the path of adapter_config.json, as a program whose graph has no nodes."""
     adapter = read_adapter(path.parent, options.base, sink)
     if adapter is None:
         raise LoadError("the folder has no adapter_config.json", code="IRS168", where=str(path))

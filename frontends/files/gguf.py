@@ -272,7 +272,7 @@ def _check_places(header: Header, alignment: int, room: int, reader: _Reader) ->
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The weights of a file, and of the other parts where it is split, as a program whose graph has no nodes."""
+    """Return the weights of a file, and of the other parts where it is split, as a program whose graph has no nodes."""
     table = WeightTable(path, sink)
     with paused_gc():
         header = read_header(path)
@@ -332,7 +332,7 @@ def _fill_table(path: Path, header: Header, table: WeightTable) -> None:
 
 
 def _text(value: Scalar | Listed) -> str:
-    """A value of the metadata as it is kept: a long list as its length."""
+    """Return a value of the metadata as it is kept: a long list as its length."""
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_KEPT else f"{value[:_LONGEST_KEPT]}..."
     if not isinstance(value, Listed):

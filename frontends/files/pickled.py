@@ -501,7 +501,7 @@ def pickled_type(found: PickledTensor, device: str = "") -> TensorType:
 
 
 def span_bytes(type_: TensorType) -> int | None:
-    """Bytes from the first to the last element of a tensor with strides; None where these are not plain numbers."""
+    """Return the bytes from the first to the last element of a tensor with strides; None where these are not plain numbers."""
     strides = type_.layout if isinstance(type_.layout, tuple) else ()
     reach = 1
     for size, stride in zip(type_.shape or (), strides, strict=False):

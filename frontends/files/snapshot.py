@@ -28,7 +28,7 @@ _GRAIN: Final = 512
 
 @immutable
 class Annotation:
-    """Where something that has a name begins or ends."""
+    """Begin or end of something that has a name."""
 
     name: str
     begins: bool

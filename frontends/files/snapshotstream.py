@@ -40,7 +40,7 @@ _Bytes: TypeAlias = NDArray[np.uint8]
 
 
 class NoSnapshot(ValueError):
-    """Why a file is none."""
+    """The reason why a file is no snapshot."""
 
 
 class _RefersBack(Exception):

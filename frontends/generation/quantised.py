@@ -381,7 +381,7 @@ def computing_type(settings: Mapping[str, Any], dtype: torch.dtype) -> torch.dty
 
 
 def kept_by_default(module: Any, scheme: Scheme) -> set[str]:
-    """Layers that stay as they are unless the user says otherwise: the one that gives the logits, and what shares its weight."""
+    """Return the layers that stay as they are unless the user says otherwise: the one that gives the logits, and what shares its weight."""
     if scheme.head:
         return set()
     head = module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None

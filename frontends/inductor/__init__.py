@@ -17,7 +17,7 @@ _GRAPHS = ("fx_graph_transformed.py", "fx_graph_readable.py")
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The plan in a wrapper; the graph beside it tells source lines."""
+    """Return the plan in a wrapper; the graph beside it tells source lines."""
     text = _text_of(path)
     admit(len(text))
     places = {}

@@ -115,7 +115,7 @@ class CppWrapper:
                 self._info[match[1]].setdefault(int(match[2]), {})[match[3]] = match[4]
 
     def _statements(self, first: int) -> Iterator[Statement]:
-        """Statements of the function, each in one text; comments tell where operators come from."""
+        """Yield the statements of the function, each in one text; comments tell where operators come from."""
         pending: list[str] = []
         begun = skipping = 0
         for number in range(first, len(self._lines)):
@@ -336,7 +336,7 @@ class CppWrapper:
         return self._scope.get(_plain_name(text))
 
     def _argument(self, text: str) -> tuple[Argument, bool]:
-        """An argument of the C interface, and whether its length follows as another one."""
+        """Return an argument of the C interface, and whether its length follows as another one."""
         held = self._tensor(text, "")
         if held is not None:
             return held, False
@@ -413,7 +413,7 @@ def _kernels_of_c(text: str) -> Mapping[str, Kernel]:
 
 
 def _arguments(text: str) -> list[str]:
-    """Arguments of a call, split where no bracket is open."""
+    """Return the arguments of a call, split where no bracket is open."""
     parts: list[str] = []
     depth = start = 0
     for match in re.finditer(r"[(){}\[\],]|<[^<>()]*>", text):
@@ -464,7 +464,7 @@ _FOLDER = "data/aotinductor/"
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The plan of one model in a package; libraries and kernels stay unread."""
+    """Return the plan of one model in a package; libraries and kernels stay unread."""
     with Archive(path) as archive, paused_gc():
         names = archive.names(_FOLDER)
         models = list(dict.fromkeys(name.removeprefix(_FOLDER).partition("/")[0] for name in names if "/" in name.removeprefix(_FOLDER)))

@@ -77,7 +77,7 @@ class Loops:
     matmul: int = 0
 
     def cost(self, operands: Sequence[TensorType | None], given: Mapping[int, Dim]) -> tuple[Dim, Dim, dict[str, Dim] | None] | None:
-        """Bytes read and written, and operations by class; None where the size of a loop is not known."""
+        """Return the bytes read and written, and operations by class; None where the size of a loop is not known."""
         sizes: dict[str, Dim] = {name: given[place] for name, place in self.places.items() if place in given}
         sizes.update(self.sizes)
         if any(not axes <= sizes.keys() for axes in self._all_axes()):
@@ -104,7 +104,7 @@ class Loops:
         yield from self.counts or ()
 
     def _moved(self, part: Mapping[int, tuple[Axes, ...]], operands: Sequence[TensorType | None], sizes: Mapping[str, Dim]) -> Dim | None:
-        """Bytes of all arguments: no more of one than it has, nor than the loops reach."""
+        """Return the bytes of all arguments: no more of one than it has, nor than the loops reach."""
         total: Dim = 0
         for place, found in part.items():
             type_ = operands[place] if place < len(operands) else None
@@ -290,7 +290,7 @@ class _Reader:
         return self.function(how, parts)
 
     def function(self, how: str, parts: Sequence[_Found]) -> _Found:
-        """A function of numbers."""
+        """Return a function of numbers."""
         axes = _axes_of(parts)
         if how in _RUNNING:
             self.count(axes, _RUNNING[how])
@@ -468,7 +468,7 @@ class Plan:
     # -- what the wrapper does -------------------------------------------------------------------------------------
 
     def empty(self, name: str, type_: TensorType, loc: Loc | None) -> Held:
-        """A buffer that the wrapper allocates."""
+        """Return a buffer that the wrapper allocates."""
         self.allocations += 1
         attrs: dict[str, Attr] = {"shape": type_.shape or (), "dtype": type_.dtype}
         node = self._append("tensor.empty", (), (type_,), attrs, (name,), loc, "empty_strided")
@@ -522,7 +522,7 @@ class Plan:
         origin: Origin,
         out: Sequence[Held] = (),
     ) -> list[Held]:
-        """A call of an operator of a library: `results` by place, or written to `out`. What it made comes back, by place."""
+        """Return a call of an operator of a library: `results` by place, or written to `out`. What it made comes back, by place."""
         self.calls += 1
         found = _signature(name, overload, [_value(one) for one in positional], {key: _value(one) for key, one in named.items()})
         namespace, _, short = name.rpartition("::")
@@ -679,7 +679,7 @@ def unknown_size(line: int) -> Dim:
 
 
 def _extent(type_: TensorType) -> Dim | None:
-    """Bytes from a tensor's first element to its last, as `empty_strided` takes them; None where that is not known."""
+    """Return the bytes from a tensor's first element to its last, as `empty_strided` takes them; None where that is not known."""
     if not isinstance(type_.layout, tuple) or type_.shape is None or type_.dtype.bits is None:
         return type_.nbytes
     if any(size == 0 for size in type_.shape):

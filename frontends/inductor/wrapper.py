@@ -73,7 +73,7 @@ _Bound: TypeAlias = "Held | Dim | tuple[object, ...] | None"
 
 @dataclass(frozen=True)
 class Beside:
-    """Where operators come from, as the readable graph beside a wrapper tells: by the name of the node."""
+    """Places of operators by the name of the node, from the readable graph beside a wrapper."""
 
     places: Mapping[str, Loc] = field(default_factory=dict)
 
@@ -190,7 +190,7 @@ class Wrapper:
         return self.plan.finish(held, "inductor", {"producer": "Inductor", "graph": aot[1] if aot else ""}, self._examples())
 
     def _examples(self) -> dict[str, int]:
-        """Sizes that the run had in which the wrapper was made."""
+        """Return the sizes that the run had in which the wrapper was made."""
         return {symbol: size for name, symbol in self._scope_symbols.items() if isinstance(size := self._given.get(name), int)}
 
     # -- what is around the wrapper --------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Wrapper:
                 nodes[match[1]] = tuple(part.strip() for part in match[2].split(","))
 
     def _place(self, sources: Iterable[str], nodes: Mapping[str, tuple[str, ...]]) -> Loc | None:
-        """Where the first of these nodes comes from, of the last that the graph names."""
+        """Return the place of the first of these nodes, of the last that the graph names."""
         places = self._beside.places
         for source in reversed(list(sources)):
             for name in (source, *nodes.get(source, ())):
@@ -446,7 +446,7 @@ class Wrapper:
             self._bind(name, self.plan.declare(name, type_))
 
     def _integer_inputs(self) -> dict[str, str]:
-        """Inputs that are sizes, with the symbol that the wrapper names each after."""
+        """Return the inputs that are sizes, with the symbol that the wrapper names each after."""
         found: dict[str, str] = {}
         for node in _statements(self._functions["call"].body):
             if (
@@ -679,7 +679,7 @@ _RENAMED: Final = {"max(": "Max(", "min(": "Min(", "math.floor(": "floor(", "mat
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterable[ast.stmt]:
-    """Statements in order; blocks that only set a device or a profiler's range stand in line."""
+    """Yield the statements in order; blocks that only set a device or a profiler's range stand in line."""
     pending = [iter(body)]
     while pending:
         node = next(pending[-1], None)
@@ -701,7 +701,7 @@ def _held_in(one: object) -> Iterable[Held]:
 
 
 def _asserted_in(function: ast.FunctionDef) -> Iterable[tuple[str, ast.expr, ast.expr]]:
-    """Names of tensors with the sizes and strides that the function asserts of them."""
+    """Yield the names of tensors with the sizes and strides that the function asserts of them."""
     older: dict[str, dict[str, ast.expr]] = {}
     for node in _statements(function.body):
         if isinstance(node, ast.Assert) and (said := _asserted_size(node.test)) is not None:
@@ -738,7 +738,7 @@ def _last_name(func: ast.expr) -> str:
 
 
 def _operator(full: str) -> tuple[str, str | None]:
-    """The operator, and its overload where it is named, that a call of a library means."""
+    """Return the operator, and its overload where it is named, that a call of a library means."""
     if full.startswith("extern_kernels."):
         return full.removeprefix("extern_kernels."), None
     if full.startswith(("torch.ops.", "aten.", "inductor_ops.", "_quantized.")):

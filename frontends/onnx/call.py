@@ -122,7 +122,7 @@ class Call:
         return found
 
     def operands(self, *indices: int) -> list[Operand]:
-        """Operands in another order; absent ones at the end are left out."""
+        """Return the operands in another order; absent ones at the end are left out."""
         chosen = [self.operand(index) for index in indices]
         while chosen and chosen[-1] is None:
             chosen.pop()
@@ -285,7 +285,7 @@ class Call:
     # -- weights that stand in attributes ----------------------------------------------------------------------
 
     def attribute_weights(self, roles: Mapping[str, Role], shapes: Mapping[str, tuple[int, ...]] | None = None) -> list[Value]:
-        """Numbers that the file keeps in attributes of a node, as weights called "NODE.ATTRIBUTE".
+        """Return the numbers that the file keeps in attributes of a node, as weights called "NODE.ATTRIBUTE".
 
         The node takes them as its last operands, so that they count wherever weights do. `shapes` are those of flat lists.
         """

@@ -436,7 +436,7 @@ _TABLES = dict.fromkeys(
 
 
 def _kept_results(text: str, roles: Mapping[str, Role]) -> Lower:
-    """An operator that keeps weights in attributes."""
+    """Return an operator that keeps weights in attributes."""
     return lambda call: lower_as(call, text, weights=roles)
 
 

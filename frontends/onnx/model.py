@@ -335,7 +335,7 @@ class Functions:
         return counter
 
     def constants(self, proto: FunctionProto) -> dict[str, Value]:
-        """Constants of a function by name, shared by all its calls."""
+        """Return the constants of a function by name, shared by all its calls."""
         return self._constants.setdefault(_function_key(proto), {})
 
 
@@ -344,7 +344,7 @@ def _function_key(proto: FunctionProto) -> FunctionKey:
 
 
 def _walk(nodes: Iterable[NodeProto]) -> Iterable[NodeProto]:
-    """Nodes with those of the graphs inside them."""
+    """Yield the nodes with those of the graphs inside them."""
     pending = [nodes]
     while pending:
         for node in pending.pop():
@@ -372,7 +372,7 @@ def channel_block(graph: GraphProto) -> int:
 
 
 def _whole_blocks(graph: GraphProto, outer: Mapping[str, Sequence[int]]) -> Iterator[int]:
-    """Numbers of channels, as filters have them, that were rounded up to blocks."""
+    """Yield the numbers of channels, as filters have them, that were rounded up to blocks."""
     shapes = {**outer, **{tensor.name: tensor.dims for tensor in graph.initializer}}
     blocked: set[str] = set()
     for node in graph.node:

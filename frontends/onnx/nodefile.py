@@ -166,7 +166,7 @@ def _tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def _external_locations(model: onnx.ModelProto) -> dict[str, str]:
-    """Places of external data as the model names them, each with the name of a tensor that lies there."""
+    """Return the places of external data as the model names them, each with the name of a tensor that lies there."""
     locations: dict[str, str] = {}
     for tensor in _tensors_of(model):
         if tensor.data_location == _EXTERNAL:

@@ -74,7 +74,7 @@ def _sorted_rows(rows: list[Row], made: dict[str, int], captures: dict[int, set[
 
 
 def captured_names(node: NodeProto) -> set[str]:
-    """Names that graphs inside a node read from around it."""
+    """Return the names that graphs inside a node read from around it."""
     found: set[str] = set()
     for attribute in node.attribute:
         if attribute.type == _GRAPH:
@@ -86,7 +86,7 @@ def captured_names(node: NodeProto) -> set[str]:
 
 
 def free_names(graph: GraphProto) -> set[str]:
-    """Names that a graph reads but does not make; the file's depth bounds the recursion."""
+    """Return the names that a graph reads but does not make; the file's depth bounds the recursion."""
     made = {info.name for info in graph.input}
     made.update(tensor.name for tensor in graph.initializer)
     made.update(tensor.values.name for tensor in graph.sparse_initializer)

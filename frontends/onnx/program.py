@@ -261,7 +261,7 @@ class Body(Lowering):
                         self._lower_by_rule(later)
 
     def _rows(self, nodes: Sequence[NodeProto]) -> Iterator[Row]:
-        """The nodes with the names in them, and what nodes like each have in common."""
+        """Yield the nodes with the names in them, and what nodes like each have in common."""
         uses = self.uses
         for number, node in enumerate(nodes):
             inputs, outputs = node.input[:], node.output[:]
@@ -498,7 +498,7 @@ def _keep_foreign(call: Call) -> None:
 
 
 def _inside_region(call: Call, graph: GraphProto) -> list[Value]:
-    """Weights of a graph that is not lowered, and what it reads from around it."""
+    """Return the weights of a graph that is not lowered, and what it reads from around it."""
     body = call.body
     values = [value for name in sorted(free_names(graph)) if body.knows(name) and (value := body.find(name)) is not None]
     pending = [graph]
@@ -512,7 +512,7 @@ def _inside_region(call: Call, graph: GraphProto) -> list[Value]:
 
 
 def _in_attributes(call: Call) -> list[Value]:
-    """Attributes of a foreign operator that may be weights."""
+    """Return the attributes of a foreign operator that may be weights."""
     if call.op_type == "EPContext":
         return [call.opaque_weight("ep_cache_context")]
     names = [
@@ -578,7 +578,7 @@ _LONGEST_METADATA = 4096
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The ONNX file as a program. Nothing in it is executed, and external data are not opened unless shapes need them."""
+    """Return the ONNX file as a program. Nothing in it is executed, and external data are not opened unless shapes need them."""
     file = read_file(Path(path))
     if options.ort_level == "off":
         return _program(file, options, sink)
@@ -589,7 +589,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
 
 
 def _as_session(program: Program, level: str, known: str) -> Program:
-    """A program of a session's graph: nodes in its order, and a note of where they come from."""
+    """Return a program of a session's graph: nodes in its order, and a note of where they come from."""
     program.traits = replace(program.traits, is_session=True)
     program.metadata["ort_level"] = f"{level}, {'predicted' if known == 'predicted' else f'asked of {known}'}"
     why = f"the graph of a session, {'predicted' if known == 'predicted' else f'as {known} has it'}; --ort-level off is the file as written"

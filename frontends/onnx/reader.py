@@ -166,7 +166,7 @@ _ENTER: dict[str, dict[int, str]] = {
 
 @mutable
 class StoredData:
-    """Where in the file the data are that were taken out of a model."""
+    """Places in the file of the data that were taken out of a model."""
 
     mark: bytes = field(default_factory=lambda: secrets.token_bytes(_MARK_BYTES - 8))
     """Stands in front of each stand-in; random, so that no file can forge one."""
@@ -189,7 +189,7 @@ class WireError(ValueError):
 
 
 def take_out_data(buffer: Buffer) -> tuple[bytes, StoredData]:
-    """The model without its large tensor data, and where those are."""
+    """Return the model without its large tensor data, and where those are."""
     stored = StoredData()
     with memoryview(buffer) as view:
         parts: _Parts = []

@@ -30,7 +30,7 @@ def _sides(call: Call) -> list[Operand]:
 
 
 def _binary(op: str, **fixed: Attr) -> Lower:
-    """A function of two tensors that broadcast."""
+    """Return a function of two tensors that broadcast."""
 
     def lower(call: Call) -> None:
         call.emit(op, _sides(call), fixed)
@@ -39,7 +39,7 @@ def _binary(op: str, **fixed: Attr) -> Lower:
 
 
 def _many_results(op: str) -> Lower:
-    """A function of any number of tensors; of one it is that tensor."""
+    """Return a function of any number of tensors; of one it is that tensor."""
 
     def lower(call: Call) -> None:
         call.emit("view.alias" if len(call.inputs) == 1 else op, call.inputs)
@@ -385,7 +385,7 @@ MATRICES = "trans_a=transA trans_b=transB"
 
 
 def _norm_order(call: Call) -> dict[str, Attr]:
-    """The order of a norm, which was a float once."""
+    """Return the order of a norm, which was a float once."""
     return {"p": call.number("p", 2.0) if isinstance(call.attrs.get("p"), float) else float(call.integer("p", 2))}
 
 

@@ -56,7 +56,7 @@ def packed_size(count: int, dtype: DType) -> int | None:
 
 
 def unpack(data: bytes, dtype: DType, count: int) -> tuple[Scalar, ...]:
-    """Values of packed little-endian elements."""
+    """Return the values of packed little-endian elements."""
     letter = STRUCT_CODES.get(dtype)
     if letter is not None and count <= _MOST_UNPACKED:
         return struct.unpack_from(f"<{count}{letter}", data)
@@ -165,7 +165,7 @@ _READERS: dict[int, Callable[[AttributeProto], AttrValue]] = {
 
 
 def _guess(attribute: AttributeProto) -> int:
-    """The kind of an attribute of a model older than IR version 2, which does not say it."""
+    """Return the kind of an attribute of a model older than IR version 2, which does not say it."""
     for field in _FIELDS_BY_GUESS:
         value = getattr(attribute, field)
         if field in ("t", "g", "s", "f"):
@@ -276,7 +276,7 @@ class Symbols:
 
 
 def _identifier(text: str) -> str:
-    """A text as an identifier: other characters become underscores."""
+    """Return a text as an identifier: other characters become underscores."""
     made = _NO_IDENTIFIER.sub("_", text).strip("_")
     return made if made and not made[0].isdigit() else f"s_{made}".rstrip("_")
 

@@ -84,7 +84,7 @@ def _line(rule: object) -> str:
 
 
 def raised(node: Node, opset: int, was: onnx.NodeProto | None = None) -> Operation:
-    """The operation of ONNX that a node is, in an operator set; CannotWrite where there is none.
+    """Return the operation of ONNX that a node is, in an operator set; CannotWrite where there is none.
 
     `was` is the file's node that it was read from: attributes that irscope does not keep, since no size or cost depends on them, are there.
     """
@@ -117,7 +117,7 @@ def raised(node: Node, opset: int, was: onnx.NodeProto | None = None) -> Operati
 def _not_kept(
     node: Node, op_type: str, template: Template, schema: onnx.defs.OpSchema, was: onnx.NodeProto | None
 ) -> dict[str, onnx.AttributeProto]:
-    """Attributes that a node of the file had and its rule does not read."""
+    """Return the attributes that a node of the file had and its rule does not read."""
     if not node.source.startswith(f"onnx::{op_type}@"):
         return {}
     lost = set(schema.attributes) - {attribute.theirs for attribute in template.attributes}
@@ -183,7 +183,7 @@ _PLAIN: Final[Mapping[str, Callable[[Any], Any]]] = {"bool": int, "float": float
 
 
 def _plain(name: str, value: Attr, attribute: Attribute, kind: str) -> Any:
-    """A value as ONNX has it."""
+    """Return a value as ONNX has it."""
     if attribute.words:
         if value not in attribute.words:
             raise CannotWrite(f"its attribute {name} is {value}, not one of {', '.join(attribute.words)}")
@@ -293,7 +293,7 @@ def write_changed(original: Original, target: Path, *, external: bool = False, c
 
 
 class _Plan:
-    """Which nodes and weights are written, under which names."""
+    """Nodes and weights to write, with their names."""
 
     def __init__(self, original: Original, file: _File) -> None:
         self.original = original
@@ -365,7 +365,7 @@ class _Plan:
         return len(row.nodes) == 1 and _is_direct(self.original.nodes[node][2], row)
 
     def _wanted_as_they_were(self, kept: Mapping[int, Mapping[Value, Value]]) -> set[str]:
-        """Names that nodes of the file read whatever became of what makes them: operands that lowering turned into attributes."""
+        """Return names that nodes of the file read whatever became of what makes them: operands that lowering turned into attributes."""
         found: set[str] = set()
         todo = list(kept)
         visited = set(todo)
@@ -468,7 +468,7 @@ class _Plan:
         return item
 
     def _made_item(self, node: Node) -> _Item:
-        """A node that a pass made, or changed."""
+        """Return a node that a pass made, or changed."""
         try:
             number = self.row_of.get(node, -1)
             was = self.file.node(number) if number >= 0 and len(self.rows[number].nodes) == 1 else None

@@ -48,7 +48,7 @@ _NOT_FOR_CPU: Final = "what torch.compile generates for a CPU is not followed"
 
 
 def _wanted(compile: bool | Mapping[str, object]) -> dict[str, object] | None:
-    """Arguments of torch.compile; None where nobody asks for it."""
+    """Return the arguments of torch.compile; None where nobody asks for it."""
     return None if compile is False else {} if compile is True else dict(compile)
 
 

@@ -785,7 +785,7 @@ def _tape(
 
 
 def step_starts(tape: Tape[Any], run: Recording, firsts: Mapping[int, int]) -> Iterator[int]:
-    """Where each operator's step begins: with the first request after the operator before it, since what an operator writes into is made
+    """Return the begin of each operator's step: the first request after the operator before it, since what an operator writes into is made
     before it runs. `firsts` has operators with which something begins, each with the requests before that.
 
     A view asks for nothing: it is made for the operator after it, whose requests may be before it.

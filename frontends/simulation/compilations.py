@@ -298,7 +298,7 @@ class Reasons:
 
 
 def _why_saved(saved: Iterable[Any], graph: Any) -> dict[str, str]:
-    """Why each saved node is: the reason for which it, or the operator whose result it is a view or a part of, may not be computed anew."""
+    """Return the reason for which each saved node, or the operator whose result it is a part of, may not be computed again."""
     found = {}
     kinds: Any = importlib.import_module("torch._functorch.partitioners").get_default_op_list()
     for node in saved:
@@ -553,7 +553,7 @@ def place_of(node: Any) -> str:
 
 
 def _module(node: Any) -> str:
-    """The path of the module behind a node: of "L['self']._modules['layers'][0].up" it is "layers.0.up"."""
+    """Return the path of the module behind a node: of "L['self']._modules['layers'][0].up" it is "layers.0.up"."""
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     path = re.sub(r"^L\['\w+'\](\.__self__)?|_modules|_orig_mod", "", str(modules[-1][0])) if modules else ""
     return ".".join(re.findall(r"\w+", path))

@@ -64,7 +64,7 @@ class Device:
         return (index << 5) | (2 if high else 1) << 1 | 1
 
     def number(self, stream_id: int) -> int:
-        """The allocator's number of a stream."""
+        """Return the allocator's number of a stream."""
         stream = self._streams.get(stream_id)
         if stream is None:
             stream = self._streams[stream_id] = len(self._streams)
@@ -394,7 +394,7 @@ class DeviceGenerator(torch.Generator):
     """A Philox generator: to the dispatcher one of the host, which a kernel never asks for numbers."""
 
     def __new__(cls, device: torch.device, seed: int = _DEFAULT_SEED) -> Any:
-        """A generator of a device."""
+        """Return a generator of a device."""
         return _HOST.__new__(cls)
 
     def __init__(self, device: torch.device, seed: int = _DEFAULT_SEED) -> None:

@@ -54,7 +54,7 @@ _STEP: Final = re.compile(r"_foreach_|_fused_(adam|sgd|adagrad)")
 
 
 def cuda_operators() -> list[str]:
-    """Operators with a kernel for CUDA, from the list that ships with torch: "add.Tensor", "mm", ..."""
+    """Return the operators with a kernel for CUDA, from the list that ships with torch: "add.Tensor", "mm", ..."""
     path = Path(torch.__file__).parents[1] / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
     own: set[str] = set()
     delegated: dict[str, str] = {}
@@ -385,7 +385,7 @@ class Kernels:
         return plan
 
     def _shapes(self, op: Any, given: Any, named: Any) -> Any:
-        """Results without values; what only writes into its operands, such as fused SGD, needs no shape function."""
+        """Return the results without values; what only writes into its operands, such as fused SGD, needs no shape function."""
         if self._computed is not None and torch.Tag.dynamic_output_shape in op.tags:
             return tree_map(lambda one: self._fake(one, "cuda") if isinstance(one, torch.Tensor) else one, self._computed)
         if not op._schema.returns:

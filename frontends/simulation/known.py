@@ -148,7 +148,7 @@ class Values:
         self.gather(source, output.view(-1).split(source.numel()) if source.numel() and output.is_contiguous() else [output])
 
     def _shown(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Values with which the program goes on."""
+        """Return the values with which the program goes on."""
         self.assumed = ""
         known = self._read(tensor)
         if self.assumed:

@@ -246,7 +246,7 @@ class Overlay:
         return path[len(self._layer) :] or "/" if _within(path, self._layer) else path
 
     def _place(self, key: str) -> str:
-        """Where a file really is; a name under which there is nothing if it was removed."""
+        """Return the real place of a file; a name under which there is nothing if it was removed."""
         above = self._layer + key
         return above if self._lexists(above) or self._lexists(f"{self._removed}{key}/{_GONE}") else key
 
@@ -254,7 +254,7 @@ class Overlay:
         return any(_within(key, folder) for folder in self._plain) or self._own(key)
 
     def reading(self, path: Any, follow: bool = True) -> Any:
-        """Where to read what the program calls so."""
+        """Return the file to read for what the program calls so."""
         if self._is_aside or not _names(path) or not self._in_use():
             return path
         key = self._key(path, follow)
@@ -262,7 +262,7 @@ class Overlay:
         return path if place == key and self._lexists(path) else place  # links may lead from one layer to the other
 
     def writing(self, path: Any, *, copy: bool = False, follow: bool = True) -> Any:
-        """Where to write it; with `copy` what is in it is there as well."""
+        """Return the file to write; with `copy` its content is there as well."""
         if self._is_aside or not _names(path) or path in _NO_FILE:
             return path
         with self._lock:
@@ -461,7 +461,7 @@ class Overlay:
         self._real.symlink(source, into, target_is_directory, dir_fd=dir_fd)
 
     def _merged(self, path: Any) -> list[str] | None:
-        """Names in a folder that is in both layers; None where one of them has all there is."""
+        """Return the names in a folder that is in both layers; None where one of them has all there is."""
         if self._is_aside or not _names(path) or not self._in_use():
             return None
         key = self._key(path)

@@ -53,7 +53,7 @@ def _contiguous_gradient(name: str, *results: int) -> Rule:
 
 
 def _result_first(name: str) -> Rule:
-    """The same copy, after the result."""
+    """Return the same copy, after the result."""
 
     def rule(asked: Asked) -> Sequence[MemoryEvent]:
         asked.result(0)
@@ -105,7 +105,7 @@ def _unfolded(asked: Asked) -> Sequence[MemoryEvent]:
 
 
 def _bag(asked: Asked) -> Sequence[MemoryEvent]:
-    """Sizes of the bags, the bag of each position, sums, the largest."""
+    """Return the sizes of the bags, the bag of each position, sums, the largest."""
     asked.make(2, 1, 0, 3)
     return asked.events
 

@@ -36,7 +36,7 @@ _FSDP2: Final = "torch.distributed.fsdp._fully_shard._fully_shard"
 
 
 def uses_of(roots: Iterable[nn.Module], optimizers: Iterable[Any]) -> dict[str, Any]:
-    """Settings of the modules and optimizers that are there."""
+    """Return the settings of the modules and optimizers that are there."""
     uses: dict[str, Any] = {}
     wrapped: Any = getattr(sys.modules.get(_FSDP2), "FSDPModule", None)
     for module in dict.fromkeys(module for root in roots for module in nn.Module.modules(root)):
@@ -80,7 +80,7 @@ def class_of(module: nn.Module) -> str:
 
 
 def uses_of_compiler() -> dict[str, Any]:
-    """Settings that hold while a graph is compiled; those that this version of torch has."""
+    """Return the settings that hold while a graph is compiled; those that this version of torch has."""
     uses: dict[str, Any] = {}
     for key in (*_PARTITIONER, *_INDUCTOR):
         config: Any = importlib.import_module(f"torch.{'_functorch' if key in _PARTITIONER else '_inductor'}.config")

@@ -599,7 +599,7 @@ def _of_inputs(
 
 
 def _flat(weights: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A buffer for all weights."""
+    """Return a buffer for all weights."""
     return weights[0].new_empty((sum(one.numel() for one in weights),))
 
 
@@ -639,7 +639,7 @@ _INDEX: Final = 8
 
 
 def shared_operators() -> list[str]:
-    """Operators with one implementation for sparse tensors of both devices, from the list that ships with torch."""
+    """Return the operators with one implementation for sparse tensors of both devices, from the list that ships with torch."""
     path = Path(torch.__file__).parents[1] / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
     found: list[str] = []
     name = ""

@@ -147,7 +147,7 @@ class Storages:
 
 
 class _StorageFields:
-    """Where `c10::StorageImpl` keeps its address and its size: found by looking at a storage whose values are known."""
+    """Places of address and size in `c10::StorageImpl`: known by looking at a storage whose values are known."""
 
     _ADDRESS, _SIZE, _WORDS = 0x7E5A5A5A5A00, 0x5A5A540, 24
 

@@ -352,7 +352,7 @@ _BACKEND: Final = SimpleNamespace(hash=lambda: "simulated", parse_options=lambda
 
 
 def _contents(capability: tuple[int, int]) -> dict[str, dict[str, Any]]:
-    """Names by module."""
+    """Return the names by module."""
     _Driver.capability = capability
     driver = _Driver()
     active = SimpleNamespace(active=driver, set_active=lambda one: None)

@@ -376,7 +376,7 @@ def line_text(place: Line | None) -> str:
 
 
 def local_parts(tensor: Any) -> Iterator[torch.Tensor]:
-    """The tensors with storages of their own behind a tensor: the local ones of a wrapper."""
+    """Yield the tensors with storages of their own behind a tensor: the local ones of a wrapper."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     if tensor.layout is torch.sparse_coo:

@@ -44,7 +44,7 @@ _ELEMENTS: Final = {"pred": "i1", "c64": "complex<f32>", "c128": "complex<f64>"}
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The program in a file of StableHLO; constants of any size stay as they are."""
+    """Return the program in a file of StableHLO; constants of any size stay as they are."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -137,7 +137,7 @@ class _Stream:
         return self.data[self.at - 1]
 
     def number(self) -> int:
-        """A number of as many bytes as its first byte has zeros at its end, and one more."""
+        """Return a number of as many bytes as its first byte has zeros at its end, and one more."""
         data, at = self.data, self.at
         first = data[at]
         if first & 1:

@@ -110,7 +110,7 @@ def _stated(names: Sequence[str], options: LoadOptions, name: Name) -> list[Type
 
 
 def _structures(jax: Any, types: Sequence[Type]) -> list[Any]:
-    """Arguments without values; open sizes of one name are one symbol of JAX."""
+    """Return the arguments without values; open sizes of one name are one symbol of JAX."""
     wanted = [type_ for type_ in types if isinstance(type_, TensorType) and type_.shape is not None and type_.dtype in _DTYPES]
     if len(wanted) < len(types):
         raise UsageError("a parameter has a type that JAX has no arrays of", code="IRS623", hint="such as f32[8,256]")

@@ -59,7 +59,7 @@ Attribute: TypeAlias = "Number | str | Dense | tuple[Attribute, ...] | dict[str,
 
 @immutable
 class Place:
-    """Where an operation comes from: what the program calls it, and file and line."""
+    """Origin of an operation: what the program calls it, and file and line."""
 
     name: str = ""
     file: str = ""
@@ -188,7 +188,7 @@ def _read_type(text: str) -> TensorType | None:
 
 
 def bytes_per_element(dtype: DType) -> int:
-    """Bytes of an element as MLIR packs constants: a byte where it has fewer bits than that."""
+    """Return the bytes of an element as MLIR packs constants: a byte where it has fewer bits than that."""
     return max(1, (dtype.bits or 8) // 8)
 
 
@@ -198,5 +198,5 @@ def is_floating(dtype: DType) -> bool:
 
 
 def mesh_axes(text: str) -> dict[str, int]:
-    """Sizes of the axes in `<["data"=4, "model"=2]>`."""
+    """Return the sizes of the axes in `<["data"=4, "model"=2]>`."""
     return {name: int(size) for name, size in re.findall(r'"([^"]*)"\s*=\s*(\d{1,9})', text)}

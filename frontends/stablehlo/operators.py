@@ -350,7 +350,7 @@ def _convolution(use: Use) -> Value | None:
 
 
 def _axes_of_letters(text: str, first: str) -> tuple[int, ...]:
-    """Axes in the order batch, channels, space (of a kernel: output, input, space) of `b, 0, 1, f`."""
+    """Return the axes in the order batch, channels, space (of a kernel: output, input, space) of `b, 0, 1, f`."""
     letters = [part.strip() for part in text.split(",")]
     space = sorted((letter for letter in letters if letter.isdigit()), key=int)
     return tuple(letters.index(letter) for letter in (*first, *space) if letter in letters)

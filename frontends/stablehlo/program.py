@@ -101,7 +101,7 @@ class Builder:
         return mesh if cuts else {}, cuts
 
     def _said_inside(self, body: Region) -> tuple[dict[str, str], dict[tuple[str, int], str]]:
-        """Names of arguments and of open sizes: an export of shapes that are symbols says both in the function that `main` calls."""
+        """Return names of arguments and of open sizes: an export of shapes that are symbols says both in the function that `main` calls."""
         labels: dict[str, str] = {}
         sizes: dict[tuple[str, int], str] = {}
         asked: dict[str, tuple[str, int]] = {}
@@ -117,7 +117,7 @@ class Builder:
         return labels, sizes
 
     def _size(self, size: Dim, sizes: Mapping[tuple[str, int], str], argument: str, axis: int, label: str) -> Dim:
-        """The symbol for an open size of an argument; sizes of one name are one symbol."""
+        """Return the symbol for an open size of an argument; sizes of one name are one symbol."""
         if not isinstance(size, SymDim):
             return size
         name = _NOT_IN_NAMES.sub("_", sizes.get((argument, axis), f"{label}_{axis}")).strip("_") or f"size_{axis}"
@@ -179,7 +179,7 @@ class Builder:
     # -- constants ------------------------------------------------------------------------------------------------
 
     def constant(self, dense: Dense) -> Value:
-        """The value of a constant; equal ones are one value."""
+        """Return the value of a constant; equal ones are one value."""
         type_ = type_of(dense.type)
         if type_ is None or not type_.is_static or type_.shape is None:
             raise refuse(f"a constant of type {quoted(dense.type)}", self.where)
@@ -328,7 +328,7 @@ class Use:
         return self.level.find(names[index])
 
     def types(self) -> list[Type]:
-        """Types of the results, as the file has them."""
+        """Return the types of the results, as the file has them."""
         return [type_of(text) or UNKNOWN_TENSOR for text in self.operation.result_types]
 
     def type(self) -> TensorType:
@@ -339,7 +339,7 @@ class Use:
         return types[0]
 
     def shape(self) -> tuple[Dim, ...] | None:
-        """Sizes of the result where they are numbers."""
+        """Return the sizes of the result where they are numbers."""
         type_ = self.type()
         return type_.shape if type_.is_static else None
 
@@ -402,7 +402,7 @@ class Use:
 
 
 def unpacked(data: bytes, dtype: DType) -> tuple[Number, ...] | None:
-    """Elements of packed data; None for types that Python has no numbers of."""
+    """Return the elements of packed data; None for types that Python has no numbers of."""
     if dtype is DType.BF16:
         return tuple(struct.unpack("<f", b"\0\0" + data[at : at + 2])[0] for at in range(0, len(data), 2))
     code = STRUCT_CODES.get(dtype)
@@ -440,7 +440,7 @@ def integers(value: Attribute) -> tuple[int, ...]:
 
 
 def _aliased(function: Function) -> tuple[tuple[int, int], ...]:
-    """Arguments that a result takes the place of."""
+    """Return the arguments that a result takes the place of."""
     said = [(index, one.get("tf.aliasing_output")) for index, one in enumerate(function.argument_attributes)]
     return tuple((index, result) for index, result in said if isinstance(result, int))
 

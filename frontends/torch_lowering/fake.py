@@ -29,7 +29,7 @@ class FakeTypes:
         self.is_usable = importlib.util.find_spec("torch") is not None
 
     def ask(self, namespace: str, name: str, args: Sequence[Argument], named: Mapping[str, Argument]) -> list[Type] | None:
-        """Types of an operator's results; None where torch does not know the operator, or cannot tell."""
+        """Return the types of an operator's results; None where torch does not know the operator, or cannot tell."""
         if not self.is_usable or namespace != "aten" or name in _REFUSED or not _has_tensor(args):
             return None
         self._start()
@@ -56,7 +56,7 @@ class FakeTypes:
             self._torch, self._mode = torch, FakeTensorMode(allow_fallback_kernels=False)
 
     def _operator(self, name: str) -> Callable[..., Any] | None:
-        """The operator where torch's dispatcher has it; what only TorchScript's interpreter has might do anything."""
+        """Return the operator where torch's dispatcher has it; what only TorchScript's interpreter has might do anything."""
         operator = getattr(self._torch.ops.aten, name, None)
         if operator is None:
             return None

@@ -228,7 +228,7 @@ def _roi(op: str) -> Rule:
 
 
 def _multi_head(call: AtenCall) -> Lowered:
-    """The fused attention of nn.MultiheadAttention in inference."""
+    """Return the fused attention of nn.MultiheadAttention in inference."""
     names = ("query", "key", "value", "qkv_weight", "qkv_bias", "proj_weight", "proj_bias", "mask")
     attrs: dict[str, Attr] = {"num_heads": call["num_head"], "average_weights": call.flag("average_attn_weights")}
     results = (0, 1) if call.flag("need_weights") else (0, None)

@@ -91,7 +91,7 @@ class AtenCall:
         return found * count if len(found) == 1 else found
 
     def rank(self, name: str) -> int | None:
-        """Axes of a tensor argument, None where they are unknown."""
+        """Return the axes of a tensor argument, None where they are unknown."""
         type_ = self.tensor(name).type
         return type_.rank
 

@@ -76,7 +76,7 @@ class Signature:
     def bind(
         self, positional: Sequence[Argument], named: Mapping[str, Argument], tensors_as_numbers: bool = False
     ) -> dict[str, Argument] | None:
-        """Arguments by name with defaults filled in; None where the call does not fit."""
+        """Return the arguments by name with defaults filled in; None where the call does not fit."""
         bound: dict[str, Argument] = {}
         used = 0
         for index, param in enumerate(self.params):
@@ -178,7 +178,7 @@ MEMORY_FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_las
 
 
 def complete(signature: Signature, named: Mapping[str, Argument]) -> dict[str, Argument]:
-    """Arguments by name with defaults filled in, for a call whose overload is known."""
+    """Return the arguments by name with defaults filled in, for a call whose overload is known."""
     defaults = {param.name: _filled_in(param) for param in signature.params if not param.required}
     return {**defaults, **named}
 
@@ -233,7 +233,7 @@ def _fits_kind(value: Argument, kind: str) -> bool:
 
 
 def foreign_attrs(args: Mapping[str, Argument]) -> tuple[list[Value | None], dict[str, Attr]]:
-    """Operands and attributes of a call that is kept as it is."""
+    """Return the operands and attributes of a call that is kept as it is."""
     inputs: list[Value | None] = []
     attrs: dict[str, Attr] = {}
     for name, value in args.items():

@@ -298,7 +298,7 @@ def _known_axis(axis: Attr) -> int:
 
 
 def _plain_transform(kind: str) -> Rule:
-    """The kernels that all others are made of."""
+    """Return the kernels that all others are made of."""
 
     def rule(call: AtenCall) -> Lowered:
         axes = call.dims("dim")

@@ -28,7 +28,7 @@ _RECURSION = 20_000
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The program in a TorchScript archive; weights stay in the file and nothing is executed."""
+    """Return the program in a TorchScript archive; weights stay in the file and nothing is executed."""
     with Archive(path) as archive, paused_gc():
         return read_model(archive, options, sink)
 
@@ -150,7 +150,7 @@ class _Run:
         return program
 
     def _outputs(self, item: Item) -> list[Value]:
-        """Tensors of what the model returns, in order."""
+        """Return the tensors of what the model returns, in order."""
         values: list[Value] = []
         pending: list[Item] = [item]
         while pending:

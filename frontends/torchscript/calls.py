@@ -157,7 +157,7 @@ def to_sequence(emitter: Emitter, items: Sequence[Item] | TensorList) -> Value |
 
 
 def call_list(emitter: Emitter, name: str, items: TensorList, args: Sequence[Item], named: Mapping[str, Item]) -> Item:
-    """A call of torch.NAME whose first argument is such a list."""
+    """Return a call of torch.NAME whose first argument is such a list."""
     rule = _RULES.get(name)
     if rule is None:
         raise NotKnown

@@ -73,11 +73,11 @@ class Emitter:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def fresh(self, lo: int | None = None, hi: int | None = None) -> SymDim:
-        """A whole number that is only known when the model runs."""
+        """Return a whole number that is only known when the model runs."""
         return self._context.fresh("", "", lo, hi)
 
     def constant(self, type_: Type, number: bool | int | float, name: str | None = None) -> Value:
-        """A constant of one element."""
+        """Return a constant of one element."""
         value = self.main.add_weight(type_, name, Role.CONSTANT, Literal((number,)))
         return value
 
@@ -145,7 +145,7 @@ class Emitter:
         return item
 
     def _make(self, lowered: Lowered, signature: Signature, source: str, asked: list[Type] | None, call: AtenCall) -> list[Value]:
-        """The node's values in the order of the ATen operator's results."""
+        """Return the node's values in the order of the ATen operator's results."""
         types = self._infer(lowered, signature) if asked is None else asked
         if lowered.results is not None:
             needed = max((slot for slot in lowered.results if slot is not None), default=-1) + 1
@@ -236,7 +236,7 @@ class Emitter:
         return self._append(Lowered(op, inputs), types, source)
 
     def _structured(self, signature: Signature, values: list[Value]) -> Item:
-        """Results as the code sees them: one tensor, a tuple, a list."""
+        """Return the results as the code sees them: one tensor, a tuple, a list."""
         if signature.results == ("Tensor[]",):
             return values
         if len(signature.results) == 1 and signature.results[0] != "()":
@@ -246,7 +246,7 @@ class Emitter:
     def _foreign(
         self, namespace: str, name: str, args: Sequence[Argument], named: Mapping[str, Argument], told: Type | None = None
     ) -> Item:
-        """A call that fits no signature: one result, of the type that is told."""
+        """Return a call that fits no signature: one result, of the type that is told."""
         inputs, attrs = foreign_attrs({**{f"arg{index}": value for index, value in enumerate(args)}, **named})
         op = f"{namespace}.{name}"
         if told is None and self._fake is not None:
@@ -324,7 +324,7 @@ def _usual_dtype(numbers: Sequence[Item]) -> DType:
 
 
 def _flattened(data: Item) -> tuple[list[int], list[Item]]:
-    """Sizes of nested lists, and their elements in order."""
+    """Return the sizes of nested lists, and their elements in order."""
     shape: list[int] = []
     level: list[Item] = [data]
     while level and all(isinstance(item, list | tuple) for item in level):
@@ -337,7 +337,7 @@ def _flattened(data: Item) -> tuple[list[int], list[Item]]:
 
 
 def _stacked_numbers(emitter: Emitter, data: Item, dtype: Item) -> Item:
-    """A list of sizes or of tensors of one element."""
+    """Return a list of sizes or of tensors of one element."""
     if not isinstance(data, list | tuple):
         raise NotKnown
     parts = [
@@ -382,7 +382,7 @@ def unpack(name: str, args: Sequence[Item]) -> tuple[Item, ...] | None:
 
 
 def flattened(args: Sequence[Item]) -> list[Item]:
-    """Arguments with the tensors of packed objects in the objects' place."""
+    """Return the arguments with the tensors of packed objects in the objects' place."""
     items: list[Item] = []
     pending = list(reversed(args))
     seen: set[int] = set()

@@ -44,14 +44,14 @@ class Inputs:
 
     @staticmethod
     def _required(method: Function) -> list[str]:
-        """Inputs that have no default."""
+        """Return the inputs that have no default."""
         return [name for name in method.params[1:] if method.default(name) is None]
 
     def error(self, what: str, hint: str) -> LoadError:
         return LoadError(what, code="IRS185", where=self._emitter.path, hint=hint)
 
     def traced(self, items: Sequence[object]) -> list[Item]:
-        """Arguments like those that the model was traced with."""
+        """Return the arguments like those that the model was traced with."""
         names = self.names
         return [self._traced(item, names[index] if index < len(names) else f"input{index}", str(index)) for index, item in enumerate(items)]
 
@@ -71,7 +71,7 @@ class Inputs:
         return item
 
     def missing(self) -> list[str]:
-        """Inputs that are neither given, nor optional, nor numbers."""
+        """Return the inputs that are neither given, nor optional, nor numbers."""
         return [
             name
             for index, name in enumerate(self.names)
@@ -82,7 +82,7 @@ class Inputs:
         ]
 
     def scripted(self, guessed: Mapping[str, Type]) -> dict[str, Item]:
-        """Arguments by name for a method of which no call was recorded."""
+        """Return the arguments by name for a method of which no call was recorded."""
         found: dict[str, Item] = {}
         for index, name in enumerate(self.names):
             given = self._given(name, index) or ({"": guessed[name]} if name in guessed else {})
@@ -93,7 +93,7 @@ class Inputs:
         return found
 
     def _given(self, name: str, index: int) -> dict[str, Type]:
-        """Types that the user gave for an input; for parts of a list or dictionary by the rest of their names."""
+        """Return the types that the user gave for an input; for parts of a list or dictionary by the rest of their names."""
         found: dict[str, Type] = {}
         for key, type_ in self._options.inputs.items():
             head, _, rest = key.partition(".")
@@ -217,7 +217,7 @@ def guess_types(uses: Mapping[str, Use | None], accepts: Callable[[Types], Verdi
 
 
 def _usual(uses: Mapping[str, Use | None]) -> Iterator[_Sizes]:
-    """Sizes in the order in which they are tried: of pictures where the model takes any, else of sequences."""
+    """Yield the sizes in the order in which they are tried: of pictures where the model takes any, else of sequences."""
     if any(use is not None and use.kind == "convolution" and use.axes > 1 for use in uses.values()):
         yield from (_Sizes(size, size) for size in (*_PICTURES, *range(16, 513, 16)))
     else:
@@ -229,7 +229,7 @@ _LIKELIEST = 6
 
 
 def _combinations(uses: Mapping[str, Use | None], sizes: _Sizes) -> Iterator[Types]:
-    """Types for all inputs at once, the likeliest first."""
+    """Return the types for all inputs at once, the likeliest first."""
     choices = [_candidates(name, use, sizes) for name, use in uses.items()]
     return (dict(zip(uses, types, strict=True)) for types in itertools.islice(itertools.product(*choices), _LIKELIEST))
 
@@ -256,7 +256,7 @@ def _candidates(name: str, use: Use | None, sizes: _Sizes) -> Sequence[TensorTyp
 
 
 def _window_sizes(axes: int, channels: int, sizes: _Sizes) -> tuple[int, ...]:
-    """Sizes of the axes that a convolution goes along: of a sequence or a sound, a picture, a video."""
+    """Return the sizes of the axes that a convolution goes along: of a sequence or a sound, a picture, a video."""
     if axes == 1:
         return (_SAMPLES if channels == 1 and sizes.length == _LENGTHS[0] else sizes.length,)
     picture = (sizes.height, sizes.width)
@@ -393,7 +393,7 @@ class _Follower:
         return _INPUT if owner is _INPUT or reached else None
 
     def _quantized(self, path: str, args: Sequence[Item]) -> Item:
-        """A layer with packed weights, which is called like the ordinary one."""
+        """Return a layer with packed weights, which is called like the ordinary one."""
         weights = [item for item in flattened(args[1:2]) if isinstance(item, Value)]
         name = "linear" if ".linear" in path else "conv2d" if ".conv" in path else ""
         return self._layer(name, [args[0], *weights[:1]]) if weights and name else _INPUT

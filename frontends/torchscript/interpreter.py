@@ -57,7 +57,7 @@ class Interpreter:
         self._steps = 0
 
     def error(self, what: str, code: str = "IRS182", hint: str = "") -> LoadError:
-        """An error that names the place in the archive's code."""
+        """Return an error that names the place in the archive's code."""
         loc = self.emitter.loc
         where = f"{self.path}:{loc.file}:{loc.line}" if loc is not None else self.path
         return LoadError(what, code=code, where=where, hint=hint or "export the model with torch.export or to ONNX instead")
@@ -126,7 +126,7 @@ class Interpreter:
     # -- statements ------------------------------------------------------------------------------------------------
 
     def eval(self, node: ast.expr) -> Item:
-        """The value of an expression."""
+        """Return the value of an expression."""
         return self._expressions.eval(node)
 
     @property
@@ -316,7 +316,7 @@ class Expressions:
         return self.eval(node)
 
     def eval(self, node: ast.expr) -> Item:
-        """The value of an expression."""
+        """Return the value of an expression."""
         method = _EVALUATORS.get(type(node))
         if method is None:
             raise self._interpreter.error(f"the expression {type(node).__name__} is not understood")
@@ -577,7 +577,7 @@ class Expressions:
         return self.torch(name, args, {})
 
     def torch(self, name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
-        """A call of torch.NAME: a computation on plain values, a question about a tensor, or an operator."""
+        """Return a call of torch.NAME: a computation on plain values, a question about a tensor, or an operator."""
         if name in ("__is__", "__isnot__"):
             return (args[0] is args[1]) == (name == "__is__")
         if isinstance(first := args[0] if args else None, TensorList):
@@ -678,7 +678,7 @@ _KEEPING = frozenset({"detach", "clone", "contiguous", "squeeze", "alias", "lift
 
 
 def fold(name: str, args: list[Item], named: Mapping[str, Item]) -> Item:
-    """The known result; None where the call is an ordinary operator."""
+    """Return the known result; None where the call is an ordinary operator."""
     if not args or not any(isinstance(arg, KnownTensor) for arg in args):
         return None
     if name in _KEEPING:

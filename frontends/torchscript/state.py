@@ -63,7 +63,7 @@ class State:
         return made
 
     def constants(self) -> tuple[Item, ...]:
-        """The constants that the code names `CONSTANTS.c0`, `CONSTANTS.c1`, ..."""
+        """Return the constants that the code names `CONSTANTS.c0`, `CONSTANTS.c1`, ..."""
         found = self._pickles.read("constants.pkl")
         if not isinstance(found, tuple):
             raise self._error("constants.pkl is not a tuple")
@@ -182,7 +182,7 @@ _MOST_FRAMES = 200
 
 @dataclass
 class _File:
-    """Where the code of one file comes from."""
+    """Origin of the code of one file."""
 
     lines: list[int]
     """Byte at which each line of the code begins."""

@@ -41,7 +41,7 @@ class Function:
         return [arg.arg for arg in self.node.args.args]
 
     def annotation(self, name: str) -> str:
-        """The declared type of a parameter as text."""
+        """Return the declared type of a parameter as text."""
         for arg in self.node.args.args:
             if arg.arg == name and arg.annotation is not None:
                 return ast.unparse(arg.annotation)
@@ -115,7 +115,7 @@ class Source:
         return self._classes.get(qualified)
 
     def function(self, qualified: str) -> Function | None:
-        """A free function by its qualified name."""
+        """Return a free function by its qualified name."""
         self._load(qualified.rpartition(".")[0])
         return self._functions.get(qualified)
 

@@ -155,7 +155,7 @@ _ALL: Final = Scheme("none")
 
 
 def _sizes_of(layer: nn.Module) -> tuple[int, int] | None:
-    """Features in and out of a layer that can have matrices beside it."""
+    """Return the features in and out of a layer that can have matrices beside it."""
     if isinstance(layer, nn.Linear | PackedLinear):
         return layer.in_features, layer.out_features
     if isinstance(layer, nn.Embedding):

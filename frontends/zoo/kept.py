@@ -149,7 +149,7 @@ def _own_folders() -> list[str]:
 
 
 def _importable(folder: Path) -> list[str]:
-    """Modules and packages in a script's folder: a new one may be what an import finds from then on."""
+    """Return the modules and packages in a script's folder: a new one may be what an import finds from then on."""
     try:
         found = list(os.scandir(folder))
     except OSError:
@@ -161,12 +161,12 @@ def _importable(folder: Path) -> list[str]:
 
 
 def _imported() -> set[str]:
-    """Files of modules that were imported."""
+    """Return the files of modules that were imported."""
     return {os.path.abspath(file) for module in list(sys.modules.values()) if isinstance(file := getattr(module, "__file__", None), str)}
 
 
 def _process_began() -> int:
-    """When this process began, in nanoseconds since 1970; where the system does not tell, now."""
+    """Return the start of this process in nanoseconds since 1970; now, where the system does not say it."""
     now = time.time_ns()
     try:
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
@@ -199,7 +199,7 @@ class Watched:
             self.is_open_world = True
 
     def files(self) -> list[str]:
-        """Files that were imported, and others that were opened to read."""
+        """Return the files that were imported, and others that were opened to read."""
         found = _imported() | {path for path in self.opened if not path.endswith((".pyc", ".pyi")) and "__pycache__" not in path}
         left_out = _left_out()
         return sorted(path for path in found if not path.startswith(left_out))

@@ -111,7 +111,7 @@ _LARGEST_REAL: Final = 16 << 20
 
 
 def make_arguments(chosen: Chosen, *, real: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of the call: by position, then by name."""
+    """Return the arguments of the call: by position, then by name."""
     chance = torch.Generator().manual_seed(0)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
@@ -246,7 +246,7 @@ class Made:
         return [*self.recipe.assumed, *self.chosen.assumed(self.recipe.sizes_from)]
 
     def arguments(self, *, real: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments of the call: by position, then by name."""
+        """Return the arguments of the call: by position, then by name."""
         return make_arguments(self.chosen, real=real)
 
 

@@ -288,7 +288,7 @@ def transformers_names() -> list[str]:
 
 
 def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None, *, trusted: bool = False) -> Recipe:
-    """A kind of model, a class such as BertModel, or a local config.json; its own element type unless another is wanted."""
+    """Return a kind of model, a class such as BertModel, or a local config.json; its own element type unless another is wanted."""
     package = load_transformers()
     is_cache_said = "use_cache" in options
     cache = bool(options.pop("use_cache", False))
@@ -589,7 +589,7 @@ def torchvision_names() -> list[str]:
 
 
 def torchvision_recipe(model: str, options: dict[str, Any], dtype: DType | None) -> Recipe:
-    """A model of torchvision with random weights."""
+    """Return a model of torchvision with random weights."""
     models = load_torchvision().models
     builder = models.get_model_builder(model)
     if "weights_backbone" in inspect.signature(builder).parameters:
@@ -632,7 +632,7 @@ def timm_names() -> list[str]:
 
 
 def timm_recipe(model: str, options: dict[str, Any], dtype: DType | None) -> Recipe:
-    """A model of timm with random weights."""
+    """Return a model of timm with random weights."""
     timm = _timm()
 
     def inputs(module: nn.Module) -> Sequence[Wanted]:

@@ -59,14 +59,14 @@ def _tree(root: Scope) -> list[Scope]:
 
 
 def _names_lost(program: Program) -> Iterator[tuple[Value, str]]:
-    """Values whose name the text changes, as another one that they see has it too."""
+    """Yield the values whose name the text changes, as another one that they see has it too."""
     for value, text in value_names([*program.bodies()]).items():
         if value is not None and value.name is not None and text != name_text(value.name):
             yield value, value.name
 
 
 def _blobs(program: Program) -> Iterator[tuple[Value, Blob]]:
-    """Bytes that came with the model, which are not part of the text."""
+    """Yield the bytes that came with the model, which are not part of the text."""
     for body in program.bodies():
         for value, data in body.data.items():
             if isinstance(data, Blob):

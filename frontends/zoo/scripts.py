@@ -125,7 +125,7 @@ class Script:
             yield _wanted_of(name, value, keyword, has_batch=len(first) == 1)
 
     def _stated_inputs(self, module: nn.Module) -> Iterator[Wanted]:
-        """Arguments that only --input says."""
+        """Yield the arguments that only --input says."""
         parameters = [parameter for parameter in _parameters(module) if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
         required = [one.name for one in parameters if one.default is one.empty and one.kind is not inspect.Parameter.VAR_POSITIONAL]
         names = required or [parameter.name for parameter in parameters][:1]
@@ -169,7 +169,7 @@ def _wanted_of(name: str, value: Any, keyword: bool, *, has_batch: bool) -> Want
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments by position and by name: a tuple of them, a mapping for named ones, or a single one."""
+    """Return the arguments by position and by name: a tuple of them, a mapping for named ones, or a single one."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}

@@ -427,7 +427,7 @@ def opened_for(args: argparse.Namespace) -> Settings:
 
 
 def compile_settings(text: str) -> Mapping[str, object]:
-    """Arguments of torch.compile from "mode=reduce-overhead,dynamic=true"."""
+    """Return the arguments of torch.compile from "mode=reduce-overhead,dynamic=true"."""
     found: dict[str, object] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")

@@ -49,7 +49,7 @@ class Level:
 
 @immutable
 class WorkspaceRule:
-    """What a library takes for a convolution besides its result: so many times the bytes of input, filter and result."""
+    """Workspace of a convolution: so many times the bytes of input, filter and result."""
 
     input: int
     filter: int
@@ -122,12 +122,12 @@ class DeviceProfile:
 
     @property
     def lacks_cuda(self) -> str:
-        """Why PyTorch's CUDA allocator, and the kernels that take memory for themselves, do not run there; empty on a CUDA device."""
+        """The reason why PyTorch's CUDA allocator, and kernels that take memory for themselves, do not run there; else empty."""
         return "" if self.capability is not None else f"{self.title} is not a CUDA device"
 
     @property
     def room_bytes(self) -> int | None:
-        """What an allocator can have for sure: the memory less the most that a CUDA context takes. None where the memory is not known."""
+        """Memory that an allocator surely gets: all less the most that a CUDA context takes. None where the memory is not known."""
         return None if self.memory_bytes is None else max(self.memory_bytes - self.context_most, 0)
 
     @property
@@ -167,7 +167,7 @@ _HINT = "docs/roofline.md describes device files"
 
 @immutable
 class SourceJson:
-    """Where a figure comes from."""
+    """The source of a figure."""
 
     text: str
     date: str

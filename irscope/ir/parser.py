@@ -102,7 +102,7 @@ class AttrReader:
         return self._size_at(text, at, depth)
 
     def scalars_at(self, text: str, at: int) -> tuple[tuple[Scalar, ...], int]:
-        """The list of numbers or strings that starts with a bracket at a column."""
+        """Return the list of numbers or strings that starts with a bracket at a column."""
         values, end = self._tuple_at(text, at, 0)
         for value in values:
             if not isinstance(value, _SCALARS):
@@ -431,7 +431,7 @@ class BodyReader:
 
     @staticmethod
     def _name(token: str) -> str | None:
-        """The name a value gets; bare numbers stand for unnamed values."""
+        """Return the name a value gets; bare numbers stand for unnamed values."""
         if token[1] == '"':
             return unquote(token[1:])
         return None if token[1:].isdigit() else token[1:]

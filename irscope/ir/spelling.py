@@ -438,7 +438,7 @@ def dtype_named(name: str, at: int) -> DType:
 
 
 def _split_at_commas(inner: str) -> list[str]:
-    """Parts between commas that are not inside parentheses."""
+    """Return the parts between commas that are not inside parentheses."""
     if "(" not in inner:
         return inner.split(",")
     parts: list[str] = []

@@ -227,7 +227,7 @@ def scalar(dtype: DType) -> ScalarType:
 
 
 def sequence(element: Type) -> SequenceType:
-    """The type of a list of `element`."""
+    """Return the type of a list of `element`."""
     return _intern(SequenceType, f"seq({element.text})", element=element)
 
 

@@ -272,7 +272,7 @@ def check_names(body: Graph, findings: Findings) -> None:
 
 
 def _values_of(graph: Graph) -> Iterator[Value]:
-    """Everything defined on one level, also behind its regions."""
+    """Yield everything defined on one level, also behind its regions."""
     yield from graph.inputs
     yield from graph.weights
     for node in graph:

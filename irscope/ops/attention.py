@@ -55,7 +55,7 @@ def heads_of(call: OpCall, name: str, heads: Dim | None) -> Heads | None:
 
 
 def attending(scores: Dim, key_size: Dim, value_size: Dim, extra: int = 0, capped: bool = False, hidden: Dim = 0) -> Cost:
-    """Cost of attention with this many scores: two products, a factor and `extra` operations a score, softmax.
+    """Return the cost of attention with this many scores: two products, a factor and `extra` operations a score, softmax.
 
     `hidden` is twice the number of scores that a causal mask throws away.
     """
@@ -86,7 +86,7 @@ def _sides(call: OpCall) -> tuple[Heads | None, Heads | None, Heads | None]:
 
 
 def _hidden(call: OpCall, q: Heads, v: Heads) -> Dim:
-    """Features of a result with all heads in its last axis."""
+    """Return the features of a result with all heads in its last axis."""
     packed = call.shape("v")
     if packed is None or len(packed) != 3:
         return q.heads * v.size
@@ -259,7 +259,7 @@ _ATTENTION = (
 
 
 def _projected(call: OpCall, width: Dim) -> tuple[Dim, Dim, Dim]:
-    """Features of queries, keys and values out of one projection of this width."""
+    """Return the features of queries, keys and values out of one projection of this width."""
     given = call.attr("qkv_hidden_sizes")
     if given:
         return given[0], given[1], given[2]

@@ -138,7 +138,7 @@ class Factors:
 
 @immutable
 class FusedAttention:
-    """Which operands of an operator that does a whole attention are what."""
+    """Roles of the operands of an operator that does a whole attention."""
 
     query: int = 0
     key: int = 1
@@ -148,7 +148,7 @@ class FusedAttention:
 
 
 class Control(enum.Enum):
-    """Which bodies a node runs, and how often; the passes that walk a graph carry types, costs and memory through them."""
+    """The bodies that a node runs, and how often; the passes that walk a graph carry types, costs and memory through them."""
 
     BRANCH = "branch"
     """One of its regions, which take no arguments."""

@@ -109,7 +109,7 @@ def _infer_conv(call: OpCall) -> Type:
 
 
 def _cost_conv(call: OpCall) -> Cost:
-    """Products of elements that are there: none with padding, or with what lies between elements that are spread."""
+    """Return the products of elements that are there: none with padding, or with what lies between elements that are spread."""
     of_x, of_w, of_y = (_axes(call, name) for name in ("axes_x", "axes_w", "axes_y"))
     _, _, *space = _picked(call, sizes(call.tensor("x")), of_x)
     _, channels, *kernel = _picked(call, sizes(call.tensor("w")), of_w)
@@ -125,7 +125,7 @@ def _cost_conv(call: OpCall) -> Cost:
 
 
 def _products(size: Dim, kernel: Dim, windows: Dim, stride: int, dilation: int, spread: int, before: int) -> Dim:
-    """Pairs of a window and a place in the kernel that fall on an element, along one axis."""
+    """Return the pairs of a window and a place in the kernel that fall on an element, along one axis."""
     if not (isinstance(size, int) and isinstance(kernel, int) and isinstance(windows, int)) or kernel * windows > _MOST_PAIRS:
         return windows * kernel
     places = np.arange(windows)[:, None] * stride + np.arange(kernel) * dilation - before

@@ -505,7 +505,7 @@ def complex_as_pairs(call: OpCall, old: Strides, strides: Strides, shape: Stride
 
 @_of_view
 def as_operand(call: OpCall, old: Strides, strides: Strides, shape: Strides) -> Layout:
-    """Parts of the operand, or all of it."""
+    """Return the parts of the operand, or all of it."""
     return strides if len(old) == len(shape) else None
 
 

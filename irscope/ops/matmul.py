@@ -393,7 +393,7 @@ def _infer_vecdot(call: OpCall) -> Type:
 
 
 def _cost_vecdot(call: OpCall) -> Cost:
-    """Products of pairs of vectors along an axis."""
+    """Return the products of pairs of vectors along an axis."""
     return products(product(joint_sizes(call, sizes(call.types[0]), sizes(call.types[1]))))
 
 

@@ -101,7 +101,7 @@ def _normalized_axes(call: OpCall, rank: int) -> int:
 
 
 def _statistics(call: OpCall, x: TensorType) -> TensorType:
-    """The type of means or deviations: normalized axes become 1, in the precision of the first stage."""
+    """Return the type of means or deviations: normalized axes become 1, in the precision of the first stage."""
     shape: Shape = None
     if x.shape is not None:
         first = _normalized_axes(call, len(x.shape))
@@ -129,7 +129,7 @@ def _groups(call: OpCall) -> Dim:
 
 
 def _layer_cost(centred: bool, added: int = 0) -> CostRule:
-    """Cost of normalizing each row, after `added` additions."""
+    """Return the cost of normalizing each row, after `added` additions."""
 
     def cost(call: OpCall) -> Cost:
         count = numel(call.types[0])

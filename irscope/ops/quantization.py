@@ -304,7 +304,7 @@ def _product_as(dtype: DType | None, like: str = "") -> Infer:
 
 
 def _cost_of(elementwise: int) -> CostRule:
-    """Cost of a product whose elements are then scaled and shifted."""
+    """Return the cost of a product whose elements are then scaled and shifted."""
 
     def cost(call: OpCall) -> Cost:
         count = numel(call.results[0])
@@ -505,7 +505,7 @@ def _conv_transposed(call: OpCall) -> Dim:
 
 
 def _layer(macs: Callable[[OpCall], Dim], name: str) -> CostRule:
-    """Products of 8-bit numbers; dynamic layers quantize what they are given, fused ones have an activation."""
+    """Return the products of 8-bit numbers; dynamic layers quantize what they are given, fused ones have an activation."""
     activated = "relu" in name or "tanh" in name
     dynamic = "dynamic" in name
 

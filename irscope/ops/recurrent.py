@@ -20,7 +20,7 @@ _STEP_WORK: dict[Cell, tuple[int, int]] = {"lstm": (4, 5), "gru": (5, 3), "rnn":
 
 
 def cell_work(cell: Cell, steps: Dim, inputs: Dim, hidden: Dim, biases: int, projected: Dim | None = None) -> Cost:
-    """Cost of `steps` steps (times batch): products with inputs and state, biases, gates, an optional projection of the state."""
+    """Return cost of `steps` steps (times batch): products with inputs and state, biases, gates, an optional projection of the state."""
     gates = _GATES[cell]
     elementwise, transcendental = _STEP_WORK[cell]
     state = hidden if projected is None else projected

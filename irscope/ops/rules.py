@@ -106,7 +106,7 @@ def fixed(dtype: DType, shape: Shape = ()) -> Infer:
 
 
 def per_element(elementwise: int = 1, transcendental: int = 0) -> CostRule:
-    """Cost rule of so many operations for each element of the first result."""
+    """Return the cost rule of so many operations for each element of the first result."""
 
     def cost(call: OpCall) -> Cost:
         count = elements(call.results[0])
@@ -116,7 +116,7 @@ def per_element(elementwise: int = 1, transcendental: int = 0) -> CostRule:
 
 
 def per_input(*, elementwise: int = 0, transcendental: int = 0, reduction: int = 0) -> CostRule:
-    """Cost rule of so many operations for each element of the first operand."""
+    """Return the cost rule of so many operations for each element of the first operand."""
 
     def cost(call: OpCall) -> Cost:
         count = elements(call.types[0])
@@ -131,22 +131,22 @@ def elements(type_: Type | None) -> Dim:
 
 
 def moved(call: OpCall) -> Cost:
-    """Cost rule of what only moves data: every operand read, every result written."""
+    """Return the cost rule of what only moves data: every operand read, every result written."""
     return Cost()
 
 
 def written_only(call: OpCall) -> Cost:
-    """Cost rule of what only writes its results."""
+    """Return the cost rule of what only writes its results."""
     return Cost(read=0)
 
 
 def free(call: OpCall) -> Cost:
-    """Cost rule of what neither computes nor moves anything."""
+    """Return the cost rule of what neither computes nor moves anything."""
     return FREE
 
 
 def picked(call: OpCall) -> Cost:
-    """Cost rule of what reads of its first operand only what the result holds, and the other operands whole."""
+    """Return the cost rule of what reads of its first operand only what the result holds, and the other operands whole."""
     return Cost(read=total_bytes([call.results[0], *call.types[1:]]))
 
 

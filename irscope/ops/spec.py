@@ -38,7 +38,7 @@ SIZES: Final = "*"
 
 
 class RuleContext:
-    """Where rules record what they had to assume and why a size cannot be known.
+    """The record of what rules had to assume, and of why a size cannot be known.
 
     This one only keeps lists, which is what tests and one-off calls need; the `shapes` pass has one that knows the node.
     """
@@ -153,7 +153,7 @@ class OpCall:
         return type_ if isinstance(type_, TensorType) else None
 
     def rest(self, name: str) -> list[TensorType]:
-        """Types of the operands of a list."""
+        """Return the types of the operands of a list."""
         tensors = [type_ for type_ in self.types[self.spec.operand_index[name] :] if type_ is not None]
         if not all(isinstance(type_, TensorType) for type_ in tensors):
             raise RuleError(f"{name!r} of {self.spec.name} holds something that is not a tensor")
@@ -312,7 +312,7 @@ class Drop:
 
 @immutable
 class Result:
-    """Where in the order a result's storage is made; a result that shares another's storage needs none."""
+    """Place of a result's storage in the order; a result that shares another's storage needs none."""
 
     index: int
     size: Dim | None = None
@@ -616,7 +616,7 @@ class OpSpec:
         return (found,) if isinstance(found, Type) else tuple(found)
 
     def cost_of(self, call: OpCall) -> Cost | None:
-        """The cost of one call, or None where something it depends on is unknown or the call contradicts itself."""
+        """Return the cost of one call, or None where something it depends on is unknown or the call contradicts itself."""
         if isinstance(self.cost, Absent):
             return None
         try:

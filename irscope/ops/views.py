@@ -470,7 +470,7 @@ def _number_of_parts(call: OpCall, whole: Dim, size: Dim) -> int:
 
 
 def _equal_parts(call: OpCall, whole: Dim, size: Dim, count: int) -> list[Dim]:
-    """Parts of one size, of which the last ones may be smaller or empty."""
+    """Return the parts of one size, of which the last ones may be smaller or empty."""
     _reasonable(call, count)
     if not isinstance(whole, SymDim) and not isinstance(size, SymDim):
         return [max(0, min(size, whole - size * index)) for index in range(count)]

@@ -107,7 +107,7 @@ def spread(call: OpCall, size: Dim, axis: Axis, extra: int) -> Dim:
 
 @immutable
 class Layout:
-    """Where batch, channels and spatial axes of an image tensor are."""
+    """Places of batch, channels and spatial axes of an image tensor."""
 
     batch: tuple[Dim, ...]
     channels: Dim
@@ -351,7 +351,7 @@ def _infer_max_pool(call: OpCall) -> tuple[Type, ...]:
 
 
 def window_cost(elementwise: int = 0, transcendental: int = 0, of_window: int = 0) -> CostRule:
-    """Cost of reducing a window for each element of the result, and of what follows once an element."""
+    """Return the cost of reducing a window for each element of the result, and of what follows once an element."""
 
     def cost(call: OpCall) -> Cost:
         count = numel(call.results[0])
@@ -413,7 +413,7 @@ def _adaptive_cost(elementwise: int) -> CostRule:
 
 
 def _covered(size: Dim, windows: Dim) -> Dim:
-    """Elements read along an axis by windows that are spread evenly; they overlap where the sizes do not divide."""
+    """Return the elements read along an axis by windows that are spread evenly; they overlap where the sizes do not divide."""
     if exact_div(size, windows) is not None:
         return size
     if isinstance(size, SymDim) or isinstance(windows, SymDim):

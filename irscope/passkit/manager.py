@@ -383,7 +383,7 @@ class Manager:
         return check
 
     def _counts(self) -> list[tuple[int, ...]]:
-        """Versions of the program's graphs by facet."""
+        """Return the versions of the program's graphs by facet."""
         return list(zip(*[graph.versions for graph in (self.program.graph, *self.program.functions.values())], strict=True))
 
     def _is_valid(self, analysis: Analysis[Any], cached: _Cached) -> bool:

@@ -177,7 +177,7 @@ def unquote(text: str) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Items separated by commas; commas inside quotes do not count."""
+    """Return the items separated by commas; commas inside quotes do not count."""
     return re.findall(r'(?:"(?:\\.|[^"\\])*"|[^,])+', text)
 
 

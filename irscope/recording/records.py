@@ -27,7 +27,7 @@ class Input:
 
 @immutable
 class ModelRecord:
-    """Which model was run."""
+    """The model that was run."""
 
     name: str
     format: str = ""

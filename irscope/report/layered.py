@@ -225,7 +225,7 @@ def _sort_row(row: list[int], joined: Sequence[Sequence[int]], place: list[int])
 
 
 def _crossings(rows: Sequence[Sequence[int]], below: Sequence[Sequence[int]], place: Sequence[int]) -> int:
-    """Pairs of segments that cross, by counting inversions with a Fenwick tree (Barth, Jünger and Mutzel, 2002)."""
+    """Return the pairs of segments that cross, by counting inversions with a Fenwick tree (Barth, Jünger and Mutzel, 2002)."""
     total = 0
     for at, row in enumerate(rows[:-1]):
         ends = [end for number in row for end in sorted(place[one] for one in below[number])]

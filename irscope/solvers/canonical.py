@@ -251,7 +251,7 @@ class PlainSearch:
         return previous >= 0 and bool(self._rank[buffer] < self._rank[previous] and not self._floors.together[buffer, previous])
 
     def _candidates(self, lowest: Numbers) -> list[int]:
-        """Buffers that could be next, lowest first: below the lowest top, else another one would fit underneath."""
+        """Return the buffers that could be next, lowest first: below the lowest top, else another one would fit underneath."""
         found = np.flatnonzero(lowest < (lowest + self._size).min())
         if len(found) > 1:
             found = found[np.lexsort((self._rank[found], lowest[found]))]

@@ -86,7 +86,7 @@ class Preferences:
         self._problem = problem
 
     def order(self, word: str) -> Numbers:
-        """Buffers by the criteria of a word; equal ones stay in their order."""
+        """Return the buffers by the criteria of a word; equal ones stay in their order."""
         return np.lexsort([self._criterion(letter) for letter in reversed(word)])
 
     def disturbed(self, word: str, noise: float, random: np.random.Generator, blame: NDArray[np.float64] | None = None) -> Numbers:
@@ -197,7 +197,7 @@ _COMPILED = _Pace(restart=3, first=4, patience=16_000)
 
 @immutable(slots=False)
 class OffsetPlan:
-    """Where each buffer lies, how high the arena is, and what was proven about lower ones."""
+    """Offsets of buffers, the height of the arena, and what was proven about lower ones."""
 
     offsets: list[int]
     height: int
@@ -368,7 +368,7 @@ class _Job:
 
 
 class _Targets:
-    """Which height to try next: the goal and, half as often, one between it and what is reached, so that something gets better anyway."""
+    """The height to try next: the goal and, half as often, one between it and what is reached, so that something gets better anyway."""
 
     def __init__(self, best: int, pace: _Pace, count: int) -> None:
         self._best = best

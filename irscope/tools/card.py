@@ -829,7 +829,7 @@ def _command(name: str, *words: str) -> str:
 
 
 def _by_type(totals: ParameterTotals) -> tuple[CardWeights, ...]:
-    """Weights of known size by element type, quantised ones by their scheme, each storage once."""
+    """Return the weights of known size by element type, quantised ones by their scheme, each storage once."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for weight in totals.weights:

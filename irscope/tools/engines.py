@@ -409,7 +409,7 @@ def _serve(wish: Wish, engine: Engine, options: Options) -> Serving:
 
 
 def _partition(layers: int, stages: int) -> list[range]:
-    """Layers of pipeline stages: those that are left over go to the last stages but the very last (`get_pp_indices` of vLLM)."""
+    """Return the layers of pipeline stages: those that are left over go to the last stages but the very last (`get_pp_indices` of vLLM)."""
     if stages > layers:
         raise UsageError(f"{layers} layers are fewer than pp={stages} stages", code="IRS698")
     sizes = [layers // stages] * stages
@@ -420,7 +420,7 @@ def _partition(layers: int, stages: int) -> list[range]:
 
 
 def _groups(served: Served, engine: Engine, where: str) -> list[Group]:
-    """Layers that keep the same, in groups of equal numbers where there are several kinds."""
+    """Return the layers that keep the same, in groups of equal numbers where there are several kinds."""
     block = engine.whole("block") if engine.name == "vllm" else 1
     element = 1 if engine.cache_dtype == "fp8" else served.element
     kinds: dict[tuple[int | None, int], list[int]] = {}

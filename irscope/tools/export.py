@@ -108,7 +108,7 @@ def _sum_of(values: Sequence[Value]) -> Amount:
 
 
 def _summed(tree: BoxTree, amount: Callable[[Node], Amount], whole: Mapping[Node, object]) -> list[Amount]:
-    """Sums over what is inside; an operation with regions has its own number where it is among `whole`, else that of its regions."""
+    """Return sums over what is inside; an operation with regions has its own number where it is among `whole`, else that of its regions."""
     amounts = [Amount() for _ in tree.boxes]
     for box in reversed(tree.boxes):
         if box.node is not None and (not box.children or box.node in whole):
@@ -119,7 +119,7 @@ def _summed(tree: BoxTree, amount: Callable[[Node], Amount], whole: Mapping[Node
 
 
 def _weights(tree: BoxTree) -> list[Amount]:
-    """Bytes of weights that are read in each box, each once for every box around it."""
+    """Return the bytes of weights that are read in each box, each once for every box around it."""
     amounts = [Amount() for _ in tree.boxes]
     readers: dict[Value, set[int]] = {}
     for box in tree.boxes:
@@ -160,7 +160,7 @@ def _class_of(node: Node) -> int:
 
 
 def class_paint(tree: BoxTree) -> Paint:
-    """Nodes by the class of their operator; folded groups show how many nodes of each they hold."""
+    """Return the nodes by the class of their operator; folded groups show how many nodes of each they hold."""
     counts: list[Counter[int]] = [Counter() for _ in tree.boxes]
     for box in reversed(tree.boxes):
         if box.node is not None:

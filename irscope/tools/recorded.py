@@ -350,7 +350,7 @@ def time_tables(spent: Spent, top: int = _TOP) -> Iterator[Table]:
 
 
 def _parts(ops: Sequence[OpRecord]) -> Callable[[OpRecord], str]:
-    """Modules as deep as it takes to tell several of them apart."""
+    """Return the modules as deep as it takes to tell several of them apart."""
     for depth in range(1, 6):
         names = {_cut(module_of(op), depth) for op in ops}
         if len([name for name in names if not name.startswith("(")]) > 1:
@@ -607,7 +607,7 @@ def _series(recording: Recording) -> Iterator[Series]:
 
 
 def memory_series(recording: Recording) -> Series:
-    """Memory by category over the ranks of a step's operators, each at its highest moment."""
+    """Return the memory by category over the ranks of a step's operators, each at its highest moment."""
     heights = _heights_of(recording)
     totals = [sum(column) for column in zip(*heights.values(), strict=True)]
     highest: dict[int, int] = {}

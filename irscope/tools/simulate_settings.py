@@ -210,7 +210,7 @@ def _traffic(document: Mapping[str, Any], link: float) -> tuple[float, float]:
 
 
 def candidates(document: Mapping[str, Any], options: Options, *, compiler_alone: bool = False) -> tuple[list[Setting], list[str]]:
-    """Settings that may lower the peak of what a program does, and those that cannot, with the reason."""
+    """Return the settings that may lower the peak of what a program does, and those that cannot, with the reason."""
     uses: Mapping[str, Any] = document.get("uses", {})
     left_out: list[str] = []
     if compiler_alone:
@@ -292,7 +292,7 @@ def _of_optimizers(used: Mapping[str, Mapping[str, Any]]) -> Iterator[Setting]:
 
 
 def _of_blocks(document: Mapping[str, Any], left_out: list[str]) -> Iterator[Setting]:
-    """Modules of the class that holds most of the activations at the peak, and of the class that does so within these."""
+    """Yield the modules of the class that holds most of the activations at the peak, and of the class that does so within these."""
     for one in document.get("blocks", ()):
         short = one["class"].rpartition(".")[2]
         code = f"apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, {short}))"

@@ -143,7 +143,7 @@ def _operand_with_type(given: object, is_tensor: bool, types: Inferred) -> objec
 
 
 def count_torch(model: Model) -> Counted:
-    """FLOPs of each call, a multiply-add as 2."""
+    """Return the FLOPs of each call, a multiply-add as 2."""
 
     def one(call: Call) -> float:
         with without_data():

@@ -257,7 +257,7 @@ class Captures:
 
 
 def read_batches(text: str) -> list[int]:
-    """Sizes of the batch as a user lists them."""
+    """Return the sizes of the batch as a user lists them."""
     sizes = [read_size(part) or 0 for part in text.split(",")]
     if not all(0 < size <= MOST for size in sizes):
         raise UsageError(f"--batches needs numbers such as 4,8,16, not {text!r}", code="IRS386")
@@ -321,7 +321,7 @@ def search_batches(room: int, needs: Callable[[int], int], known: dict[int, int]
 
 
 def _planned_sizes(captures: Captures, room: int, kept: int, seconds: float) -> list[Size]:
-    """Sizes for which plans were searched, from the largest that fits without; the last that fits is as large as could be found."""
+    """Return sizes for which plans were searched, from the largest that fits without; the last that fits is as large as could be found."""
     sizes: dict[int, Size] = {}
 
     def needs(batch: int) -> int:

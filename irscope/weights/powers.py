@@ -37,7 +37,7 @@ class Sums(NamedTuple):
 
 @machine_code_for_sums
 def _extremes(bits: NDArray[np.int32]) -> tuple[np.int32, np.int32]:
-    """Places of the smallest and the largest number: whole numbers in the order of the floats, which compare in vectors."""
+    """Return the places of the smallest and the largest number: whole numbers in the order of the floats, which compare in vectors."""
     low, high = _MAGNITUDE, -_MAGNITUDE
     for at in range(len(bits)):
         place = bits[at] ^ ((bits[at] >> _SIGN) & _MAGNITUDE)
@@ -75,7 +75,7 @@ def _sizes(x: NDArray[np.float32], near: np.float32) -> tuple[float, int, int]:
 
 @machine_code_for_sums
 def sums(x: NDArray[np.float32], near: np.float32) -> tuple[bool, Sums]:
-    """Everything at once; the first is False, and nothing else counts, where a number is not finite."""
+    """Return everything at once; the first is False, and nothing else counts, where a number is not finite."""
     places = np.array(_extremes(x.view(np.int32)), np.int32)
     finite = places[1] < _INFINITE and places[0] > -_INFINITE - 1
     for at in range(2):

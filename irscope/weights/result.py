@@ -124,7 +124,7 @@ class TensorStatistics:
 
 @immutable
 class Unread:
-    """Why the values of a tensor are not known."""
+    """The reason why the values of a tensor are not known."""
 
     reason: str
 
@@ -150,7 +150,7 @@ def element_counts(words: Counts, bits: int) -> Counts:
 
 
 def narrow_statistics(counts: Counts, dtype: DType, near: float) -> TensorStatistics:
-    """Everything that does not depend on the order of the elements, exactly."""
+    """Return everything that does not depend on the order of the elements, exactly."""
     values = pattern_values(dtype)
     present = np.flatnonzero(counts)
     held, many = values[present], counts[present]
@@ -260,7 +260,7 @@ def _kept(magnitude: Floats, many: Counts) -> tuple[Kept, ...]:
 
 
 def _octaves(held: Floats, many: Counts) -> tuple[Octave, ...]:
-    """Counts by power of two, in ascending order; zeros are left out."""
+    """Return the counts by power of two, in ascending order; zeros are left out."""
     some = held != 0
     held, many = held[some], many[some]
     if not len(held):

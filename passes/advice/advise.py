@@ -74,7 +74,7 @@ def peak_memory(ask: Enquiry) -> Iterator[Finding]:
 
 
 def fusion(ask: Enquiry) -> Iterator[Finding]:
-    """Kernels that do the work of several nodes, by pattern."""
+    """Yield the kernels that do the work of several nodes, by pattern."""
     patterns: dict[str, list[Group]] = {}
     for group in ask.ctx.get(Fusion()).groups:
         patterns.setdefault(group.pattern, []).append(group)
@@ -97,7 +97,7 @@ def fusion(ask: Enquiry) -> Iterator[Finding]:
 
 
 def _costs_when_fused(group: Group, costs: Costs) -> dict[Node, Cost]:
-    """Everything as one node, in the place of the one with most products, and the others for nothing."""
+    """Return everything as one node, in the place of the one with most products, and the others for nothing."""
     known = [(node, costs.by_node[node]) for node in group.nodes if node in costs.by_node]
     if len(known) < len(group.nodes) or group.fused is None:
         return {}
@@ -110,7 +110,7 @@ def _costs_when_fused(group: Group, costs: Costs) -> dict[Node, Cost]:
 
 
 def copies(ask: Enquiry) -> Iterator[Finding]:
-    """Nodes that only bring elements into another order."""
+    """Yield the nodes that only bring elements into another order."""
     types = ask.ctx.get(Shapes)
     by_op: dict[str, dict[Node, Cost]] = {}
     for node in _copying(ask):
@@ -131,7 +131,7 @@ def copies(ask: Enquiry) -> Iterator[Finding]:
 
 
 def _copying(ask: Enquiry) -> list[Node]:
-    """Nodes that surely copy: their result has a storage of its own, whatever strides are not known."""
+    """Return the nodes that surely copy: their result has a storage of its own, whatever strides are not known."""
     graph = ask.ctx.program.graph
     if ask.ctx.program.traits.runtime is Runtime.ONNXRUNTIME:
         # ONNX Runtime has no strides: its Transpose always moves every element.
@@ -173,7 +173,7 @@ def _traffic_of(cost: Cost, runs: Dim) -> Dim | None:
 
 
 def masked_products(ask: Enquiry) -> Iterator[Finding]:
-    """Products of queries with later keys, which a causal mask throws away."""
+    """Yield the products of queries with later keys, which a causal mask throws away."""
     costs = ask.ctx.get(NodeCosts())
     entries = {entry.node: entry for entry in costs.entries}
     found = {node: flops for node, flops in needless(entries, costs, ask.ctx.get(Shapes)).items() if flops != 0}
@@ -200,7 +200,7 @@ def _without_flops(cost: Cost, flops: Dim) -> Cost:
 
 
 def dead_nodes(ask: Enquiry) -> Iterator[Finding]:
-    """Nodes that no output depends on."""
+    """Yield the nodes that no output depends on."""
     costs = ask.ctx.get(NodeCosts())
     dead: list[Node] = []
     gone: set[Node] = set()
@@ -226,7 +226,7 @@ def dead_nodes(ask: Enquiry) -> Iterator[Finding]:
 
 
 def half_width(ask: Enquiry) -> Iterator[Finding]:
-    """Weights and activations of 32 bits as bf16; of a model of integers how wide it computes is settled."""
+    """Yield the weights and activations of 32 bits as bf16; of a model of integers how wide it computes is settled."""
     nodes = (node for body in ask.ctx.program.bodies() for node in body.walk())
     if next(chosen(nodes, lambda spec: spec.family is Family.QUANTIZATION), None) is not None:
         return
@@ -266,7 +266,7 @@ def _activations_in_half(ask: Enquiry) -> tuple[int, str]:
 
 
 def size_of(weight: Value) -> int:
-    """Bytes of a weight, 0 where they are not known."""
+    """Return the bytes of a weight, 0 where they are not known."""
     size = weight.type.nbytes
     return size if isinstance(size, int) else 0
 
@@ -281,7 +281,7 @@ def _say_unread(ask: Enquiry, unread: dict[Value, str]) -> None:
 
 
 def unused(ask: Enquiry) -> Iterator[Finding]:
-    """Weights that nothing reads, where there is a graph that could."""
+    """Yield the weights that nothing reads, where there is a graph that could."""
     if not len(ask.ctx.program.graph):
         return
     totals = count_parameters(ask.ctx.program)
@@ -300,7 +300,7 @@ def unused(ask: Enquiry) -> Iterator[Finding]:
 
 
 def duplicates(ask: Enquiry) -> Iterator[Finding]:
-    """Weights with the same contents in different places."""
+    """Yield the weights with the same contents in different places."""
     from irscope.passes.weights.values import WeightValues, shared_look
 
     look = ask.ctx.get(shared_look(WeightValues(histogram=False, threads=ask.threads, allow=ask.allow), ask.ctx))
@@ -361,7 +361,7 @@ def precision(ask: Enquiry) -> Iterator[Finding]:
 
 
 def _reading_less(sizes: dict[Value, int], costs: dict[Node, Cost]) -> dict[Node, Cost]:
-    """Nodes that multiply with weights that are smaller."""
+    """Return the nodes that multiply with weights that are smaller."""
     changed: dict[Node, Cost] = {}
     for weight, saved in sizes.items():
         for user in weight.users or ():
@@ -372,7 +372,7 @@ def _reading_less(sizes: dict[Value, int], costs: dict[Node, Cost]) -> dict[Node
 
 
 def pruning(ask: Enquiry) -> Iterator[Finding]:
-    """Rows and columns of zeros, and matrices that are sparse in groups of four as they are."""
+    """Yield the rows and columns of zeros, and matrices that are sparse in groups of four as they are."""
     from irscope.passes.weights.prune_report import PruneReport  # reads values, for which few ask
 
     result = ask.ctx.get(PruneReport(threads=ask.threads, allow=ask.allow))

@@ -210,7 +210,7 @@ class Bounder:
         return sum(map(self.size, {root for value in read if (root := self.storage(value)).node is None}))
 
     def size(self, value: Value) -> int:
-        """Bytes of a value, in the element type that is asked about; 0 where they are unknown."""
+        """Return the bytes of a value, in the element type that is asked about; 0 where they are unknown."""
         found = self._sizes.get(value)
         if found is None:
             type_ = self.types.type_of(value)
@@ -314,7 +314,7 @@ class Bounder:
         return "convolution"
 
     def _scaled(self, values: Iterable[Value | None], amount: Dim | None) -> int:
-        """Bytes that a rule counted, in the element type that is asked about."""
+        """Return the bytes that a rule counted, in the element type that is asked about."""
         counted = int_or_zero(amount)
         if self.dtype is None or not counted:
             return counted
@@ -549,6 +549,6 @@ class Reuse:
 
 
 def total_size(nodes: Sequence[Node], storage: Callable[[Value], Value], size: Size) -> int:
-    """Bytes of every storage that the nodes touch, each once."""
+    """Return the bytes of every storage that the nodes touch, each once."""
     touched = {storage(value): None for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}
     return sum(map(size, touched))

@@ -320,7 +320,7 @@ def tallied(entries: Iterable[Entry]) -> Tally:
 
 
 def by_place(entries: Iterable[Entry]) -> dict[tuple[Scope, str], Tally]:
-    """Sums by module call and operator, from which those of modules and operators follow."""
+    """Return the sums by module call and operator, from which those of modules and operators follow."""
     return _tallies_by(entries, lambda entry: (entry.node.scope, entry.node.op))
 
 

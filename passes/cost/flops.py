@@ -92,7 +92,7 @@ def _bars(result: Costs) -> list[Panel]:
 
 
 def _by_arithmetic(tally: Tally) -> dict[str, object]:
-    """FLOPs by what computes them. What may be of any kind is among the limits of each, and a part of its own: the parts add up."""
+    """Return FLOPs by what computes them. What may be of any kind is among the limits of each, and a part of its own: the parts add up."""
     parts = {kind.value: cell(tally.flops_in(kind), tally.flops_limits(kind)) for kind in Arithmetic if kind is not Arithmetic.UNKNOWN}
     unknown = tally.flops_in(Arithmetic.UNKNOWN)
     return parts if unknown == 0 else {**parts, Arithmetic.UNKNOWN.value: unknown}
@@ -140,7 +140,7 @@ def _summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
 
 
 def needless(nodes: Iterable[Node], costs: Costs, types: Inferred) -> dict[Node, Dim]:
-    """FLOPs of matrix products on pairs that a mask throws away, by node.
+    """Return the FLOPs of matrix products on pairs that a mask throws away, by node.
 
     Those that operators tell of themselves (`Cost.masked`), and those of attention whose mask is made by comparing positions or
     cutting off a triangle. Only squares are judged: with more keys than queries a mask may begin anywhere.
@@ -174,7 +174,7 @@ def _flops_on_later_keys(node: Node, attention: Attention, flops: Dim, types: In
 
 
 def _pairs(node: Node, attention: Attention, types: Inferred) -> tuple[Dim, ...] | None:
-    """Sizes of the scores: whatever is in front, queries, keys."""
+    """Return the sizes of the scores: whatever is in front, queries, keys."""
     if attention.is_fused:
         query, key = types.type_of(attention.query).shape, types.type_of(attention.key).shape
         if query is None or key is None or len(query) < 3 or len(key) < 3:
@@ -399,7 +399,7 @@ def _bound(formula: Dim, values: dict[str, Dim]) -> Dim | None:
 
 
 def _operand_names(spec: OpSpec, count: int) -> list[str]:
-    """Names of operands; those of a list are numbered."""
+    """Return the names of operands; those of a list are numbered."""
     params = list(spec.schema.operands)
     return [params[i].name if i < len(params) - (bool(params) and params[-1].variadic) else f"{params[-1].name}_{i}_" for i in range(count)]
 

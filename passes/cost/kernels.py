@@ -177,7 +177,7 @@ def _count(type_: Type | None) -> int:
 
 
 def _bytes(type_: Type | None) -> int:
-    """Bytes that are really there: an axis that only repeats is read once."""
+    """Return the bytes that are really there: an axis that only repeats is read once."""
     if not isinstance(type_, TensorType) or not isinstance(type_.nbytes, int):
         return 0
     if not isinstance(type_.layout, tuple):

@@ -146,7 +146,7 @@ def _made_at_peak(footprint: Footprint | None) -> Iterator[tuple[Node, Dim]]:
 
 
 def _parameters(totals: ParameterTotals, root: Scope) -> Iterator[tuple[Scope, Dim, Dim]]:
-    """Parameters with the innermost module that all nodes that read them, under whatever name, are inside of."""
+    """Yield the parameters with the innermost module that all nodes that read them, under whatever name, are inside of."""
     readers: dict[Value, list[Scope]] = defaultdict(list)
     for weight in totals.weights:
         readers[totals.tied_to.get(weight, weight)] += [user.scope for user in weight.users or () if isinstance(user, Node)]
@@ -166,7 +166,7 @@ def _around(scope: Scope, other: Scope) -> Scope:
 
 
 def _with_inner(own: Mapping[Scope, ModuleCost], tree: Iterable[Scope]) -> dict[Scope, ModuleCost]:
-    """Sums over everything inside; what belongs to scopes that no node is in counts for those around them."""
+    """Return the sums over everything inside; what belongs to scopes that no node is in counts for those around them."""
     found = {scope: ModuleCost() for scope in tree}
     for scope, cost in own.items():
         outer: Scope | None = scope

@@ -126,7 +126,7 @@ def _has_no_limit(entry: Entry) -> bool:
 
 
 def intensity(flops: Dim, moved: Dim | None) -> float | None:
-    """FLOPs for each byte; None where that depends on sizes, and where nothing moves."""
+    """Return the FLOPs for each byte; None where that depends on sizes, and where nothing moves."""
     if not isinstance(flops, int) or not isinstance(moved, int):
         return None
     if not moved:

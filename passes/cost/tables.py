@@ -192,7 +192,7 @@ def _tally_cells(tally: Tally, whole: Dim) -> Sequence[object]:
 
 
 def unknown_table(costs: Costs) -> Table:
-    """Operators whose cost is unknown, with the first node of each and the reason."""
+    """Return the operators whose cost is unknown, with the first node of each and the reason."""
     rows = [(op, len(nodes), nodes[0].name, costs.reasons.get(nodes[0], "")) for op, nodes in costs.unknown.items()]
     return Table.of(rows, columns=["operator:text", "nodes:count", "first:node", "reason:text"], title="unknown")
 

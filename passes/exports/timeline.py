@@ -503,7 +503,7 @@ def _slices(log: AllocatorLog) -> Iterator[dict[str, Any]]:
 
 
 def _counter_events(log: AllocatorLog) -> Iterator[dict[str, Any]]:
-    """Bytes by category, and what the allocator counts, after each event."""
+    """Yield the bytes by category, and what the allocator counts, after each event."""
     by_category: dict[str, int] = {}
     counts = {"requested": 0, "allocated": 0, "reserved": 0}
     for event, time in zip(log.events, _times(log), strict=True):

@@ -69,7 +69,7 @@ def _writes(node: Node) -> bool:
 
 
 def _packed(array: Array, type_: Type) -> bytes:
-    """Values as the bytes of a type."""
+    """Return the values as the bytes of a type."""
     settled = settle(array, type_.dtype)
     if type_.dtype is DType.BF16:
         return encode_elements(settled.reshape(-1).tolist(), type_.dtype)

@@ -90,7 +90,7 @@ class Stats(Analysis[Statistics]):
 
 
 def _with_parents(own: Counter[Scope]) -> Counter[str]:
-    """Counts of scopes with everything below them, by path."""
+    """Return the counts of scopes with everything below them, by path."""
     total: Counter[Scope] = Counter()
     for scope, count in own.items():
         for around in scope.chain:

@@ -37,7 +37,7 @@ DecidedBy: TypeAlias = str | tuple[Value, ...]
 
 @mutable(slots=True, eq=False)
 class Reason:
-    """Why something is unknown: the node it began at, in words, and what decides it."""
+    """The reason why something is unknown: the node it began at, in words, and what decides it."""
 
     node: str
     text: str
@@ -73,7 +73,7 @@ class Assumption:
 
 @mutable(slots=True, eq=False)
 class Branch:
-    """Which of its bodies a node with a condition runs."""
+    """The bodies that a node with a condition runs."""
 
     taken: int | None
     """Its place among the bodies; None where the condition is not known, or not the same whenever the node runs."""
@@ -255,7 +255,7 @@ class Inference(RuleContext):
                         found[weight] = known
 
     def _constant(self, values: tuple[Scalar, ...], type_: TensorType) -> Known | None:
-        """Values that stand in the graph as an array, the same one for equal ones; None where they contradict their type, as a text
+        """Return values that stand in the graph as an array, the same one for equal ones; None where they contradict their type, as a text
         written by hand may."""
         dtype = type_.dtype
         if dtype.is_integer:
@@ -523,7 +523,7 @@ class Inference(RuleContext):
                 self.found.values[weight] = known
 
     def symbolic_value(self, value: Value) -> Known:
-        """Symbols for the elements of a small integer tensor, the same whenever it is asked for."""
+        """Return the symbols for the elements of a small integer tensor, the same whenever it is asked for."""
         known = self.found.values.get(value)
         if known is None:
             type_ = self.found.type_of(value)

@@ -226,7 +226,7 @@ _TRUTH = tensor(DType.BOOL, ())
 
 
 def _stack(parts: Sequence[Known | None]) -> Known | None:
-    """Values of all steps as one array, None where a step's are unknown or differ in shape."""
+    """Return the values of all steps as one array, None where a step's are unknown or differ in shape."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or any(part.shape != known[0].shape for part in known):
         return None

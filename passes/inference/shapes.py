@@ -132,7 +132,7 @@ def is_known(type_: Type) -> bool:
 
 
 def symbols_of(type_: Type) -> set[str]:
-    """Names of the symbols in a type's sizes."""
+    """Return the names of the symbols in a type's sizes."""
     if type_.shape is None:
         return set()
     return {name for dim in type_.shape if isinstance(dim, SymDim) for name in dim.symbol_names()}
@@ -690,7 +690,7 @@ def _reads_only_sizes(node: Node) -> bool:
 
 
 def _compared_with(elements: Mapping[Value, list[SymDim]], wanted: frozenset[str]) -> list[int]:
-    """Constants with which inputs are compared that have some of these elements, those of comparisons for equality."""
+    """Return the constants with which inputs are compared that have some of these elements, those of comparisons for equality."""
     numbers: dict[int, None] = {}
     for value, names in elements.items():
         if wanted.isdisjoint(map(str, names)):

@@ -169,7 +169,7 @@ class Locals:
         return self._holds.found
 
     def _chain(self, scope: Scope, loc: Loc) -> tuple[tuple[Scope, Loc], ...]:
-        """Calls that are open at a node, outermost first, each with its statement."""
+        """Return the calls that are open at a node, outermost first, each with its statement."""
         chain = self._chains.get((scope, loc))
         if chain is None:
             frames: list[Loc] = []
@@ -370,7 +370,7 @@ class Locals:
         return [item for item in items if item not in replaced]
 
     def _results(self, start: int, end: int) -> list[list[Value]]:
-        """Storages of a statement's results: what is used after it, and its last result."""
+        """Return the storages of a statement's results: what is used after it, and its last result."""
         facts = self._facts
         found: dict[Value, None] = {}
         for step in range(start, end + 1):
@@ -408,7 +408,7 @@ def _calls_method(frame: _Frame) -> bool:
 
 @lru_cache(maxsize=65536)
 def _methods(statement: str) -> frozenset[str]:
-    """Names of the module's own attributes that a statement calls."""
+    """Return the names of the module's own attributes that a statement calls."""
     return frozenset(_METHOD(statement[:_LONGEST]))
 
 
@@ -525,7 +525,7 @@ class HiddenFunction:
             holds.add(value, used[0] + 1, "local", self._by)
 
     def _readers(self, value: Value) -> list[int]:
-        """Steps that read a value itself, not a view of it."""
+        """Return the steps that read a value itself, not a view of it."""
         return [step for step, read in self._facts.uses.get(value, ()) if read is value]
 
     def _runs_between(self, step: int, reader: int) -> bool:
@@ -579,7 +579,7 @@ _ITEM = re.compile(r"""^[rbuf]?(?P<key>"[^"]*"|'[^']*')\s*:""")
 
 @lru_cache(maxsize=65536)
 def targets_of(statement: str) -> tuple[str, ...]:
-    """Names that a statement binds, in order; empty where it binds none or its first line is not what is kept."""
+    """Return the names that a statement binds, in order; empty where it binds none or its first line is not what is kept."""
     statement = statement[:_LONGEST]
     item = _ITEM.match(statement)
     if item is not None:

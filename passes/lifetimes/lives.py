@@ -88,7 +88,7 @@ def label_of(value: Value) -> str:
 
 
 def alive_bytes(ranges: Iterable[LiveRange], inside: dict[int, Dim], steps: int) -> list[Dim]:
-    """Bytes alive at each step."""
+    """Return the bytes alive at each step."""
     change: list[Dim] = [0] * (steps + 1)
     for life in ranges:
         change[life.born] = change[life.born] + life.size

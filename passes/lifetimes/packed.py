@@ -119,7 +119,7 @@ class FusedPlan:
 
 
 def heights(storages: Iterable[Storage], inside: dict[int, int], steps: int) -> list[int]:
-    """Bytes at each step."""
+    """Return the bytes at each step."""
     change = [0] * (steps + 2)
     for one in storages:
         size = -(-one.size // ALIGNMENT) * ALIGNMENT

@@ -95,11 +95,11 @@ class Timeline:
         return windows(self.ranges, len(self.steps))
 
     def living(self, step: int) -> list[LiveRange]:
-        """Storages alive at a step, in order of birth, in time logarithmic in the steps and linear in the answer."""
+        """Return the storages alive at a step, in order of birth, in time logarithmic in the steps and linear in the answer."""
         return self.windows.living(step)
 
     def unsized_at(self, step: int) -> list[LiveRange]:
-        """Storages of unknown size alive at a step."""
+        """Return the storages of unknown size alive at a step."""
         return [life for life in self.unsized_ranges if life.born <= step <= life.dies]
 
     def peak_limits(self) -> tuple[Dim, Dim | None]:
@@ -164,7 +164,7 @@ def _why(steps: Sequence[Node], life: LiveRange, tenant: Tenant, step: int) -> s
 
 
 def shares(parts: Iterable[tuple[Scope, Dim]]) -> list[ModuleShare]:
-    """Bytes by the module call that allocated them, outer calls before inner, each with the calls inside it."""
+    """Return the bytes by the module call that allocated them, outer calls before inner, each with the calls inside it."""
     found: dict[Scope, ModuleShare] = {}
     for made_in, size in parts:
         for scope in (*_outside(made_in), made_in):
@@ -241,7 +241,7 @@ def _declared(graph: Graph) -> dict[str, list[str]]:
 
 
 def _resident(graph: Graph) -> dict[str, Dim | None]:
-    """Bytes by role of what the graph declares, None where one of them has no known size."""
+    """Return the bytes by role of what the graph declares, None where one of them has no known size."""
     totals: dict[str, Dim | None] = {}
     for value in (*graph.weights, *graph.inputs):
         role = value.role.value
@@ -268,7 +268,7 @@ class Windows:
     members: list[list[LiveRange]]
 
     def living(self, step: int) -> list[LiveRange]:
-        """Storages alive at a step, in order of birth."""
+        """Return the storages alive at a step, in order of birth."""
         at = bisect_right(self.starts, step) - 1
         if at < 0:
             return []
@@ -450,15 +450,15 @@ class Footprint:
         return derived(cell, self.peak)
 
     def alive(self, top: int, rest_by: str = "") -> Table:
-        """Everything that adds up to the peak; the last row sums up what has no row of its own, which the pass `rest_by` lists."""
+        """Return everything that adds up to the peak; the last row sums up what has no row of its own, which the pass `rest_by` lists."""
         return replace(_held_table(self.at_peak, "alive at the peak", top), rest_by=rest_by)
 
     def alive_at(self, step: int, top: int) -> Table:
-        """Everything that adds up to the total of a step, the largest first."""
+        """Return everything that adds up to the total of a step, the largest first."""
         return _held_table(sorted(self.living(step), key=lambda one: -scale(one.size)), f"alive at step {step}", top)
 
     def by_module(self, top: int) -> Table:
-        """Bytes alive at the peak by the module call that allocated them; calls that allocate nothing themselves are left out."""
+        """Return bytes alive at the peak by the module call that allocated them; calls that allocate nothing themselves are left out."""
         made = shares((one.node.scope, one.size) for one in self.at_peak if one.node is not None)
         found = [share for share in made if share.own != 0]
         found.sort(key=lambda share: -scale(share.total))
@@ -585,7 +585,7 @@ def resident_row(category: str, names: Sequence[str], size: Dim | None, steps: i
 
 
 def unsized_tables(timeline: Timeline, top: int) -> Iterator[Table]:
-    """Tensors of unknown size, where there are any: their live ranges, and bounds of their sizes."""
+    """Yield the tensors of unknown size, where there are any: their live ranges, and bounds of their sizes."""
     if not timeline.unsized_ranges:
         return
     found = [unsized_row(timeline.steps, life, life.born) for life in timeline.unsized_ranges]
@@ -652,20 +652,20 @@ def _modelled(cell: object) -> object:
 
 
 def _unsized_steps(timeline: Timeline, outputs: bool | None = None) -> set[int]:
-    """Steps at which something of unknown size is alive, of the model's results or of others where that is asked."""
+    """Return the steps at which something of unknown size is alive, of the model's results or of others where that is asked."""
     last = len(timeline.steps) - 1
     chosen = (life for life in timeline.unsized_ranges if outputs is None or life.is_output is outputs)
     return {step for choice in chosen for step in range(choice.born, min(choice.dies, last) + 1)}
 
 
 def _lower_bound_cells(timeline: Timeline, amounts: Sequence[Dim], *, outputs: bool) -> list[object]:
-    """Bytes at each step as a report holds them: a lower bound where something of unknown size belongs to them."""
+    """Return the bytes at each step as a report holds them: a lower bound where something of unknown size belongs to them."""
     lacking = _unsized_steps(timeline, outputs)
     return [at_least(amount, step not in lacking) for step, amount in enumerate(amounts)]
 
 
 def _outputs(timeline: Timeline) -> list[Dim]:
-    """Bytes of results of the model at each step."""
+    """Return the bytes of results of the model at each step."""
     count = len(timeline.steps)
     change: list[Dim] = [0] * (count + 1)
     for one in timeline.ranges:

@@ -555,7 +555,7 @@ class Lifetimes:
         return [one.dies for one in (*self.ranges, *self.unsized_ranges)]
 
     def alive(self) -> list[Dim]:
-        """Bytes alive at each step."""
+        """Return the bytes alive at each step."""
         return alive_bytes(self.ranges, self.inside, len(self.steps))
 
 

@@ -306,14 +306,14 @@ def _above(scope: Scope) -> list[Scope]:
 
 
 def _entering(nodes: Sequence[Node]) -> list[Value]:
-    """Tensors that a call is given, without weights."""
+    """Return the tensors that a call is given, without weights."""
     made = {output for node in nodes for output in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None and value not in made)
     return [value for value in read if value.role in (Role.TEMPORARY, Role.INPUT)]
 
 
 def _leaving(nodes: Sequence[Node]) -> list[Value]:
-    """Results of a call that something reads."""
+    """Return the results of a call that something reads."""
     inside = set(nodes)
     return [output for node in nodes for output in node.outputs if any(user not in inside for user in output.users or ())]
 
@@ -519,7 +519,7 @@ class _Follower:
         return other is not None
 
     def _choose(self, user: Node, pending: list[Value]) -> bool:
-        """Where nothing is masked, a select between scores and large negative numbers is the scores."""
+        """Replace a select between scores and large negative numbers by the scores, where nothing is masked."""
         shown = user.inputs[1] if len(user.inputs) > 1 else None
         if shown is not None and not self._is_zero(shown):
             self.instead[user.outputs[0]] = shown

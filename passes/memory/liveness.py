@@ -334,7 +334,7 @@ class _Rows:
         self._windows = windows(plan.ranges, len(plan.order))
 
     def columns(self) -> dict[str, list[object]]:
-        """Bytes by category at each step; of a model without steps, what there is anyway."""
+        """Return the bytes by category at each step; of a model without steps, what there is anyway."""
         plan, count = self._plan, len(self._plan.order)
         if not count:
             before = self._figures.before
@@ -354,7 +354,7 @@ class _Rows:
         return {category: [*column] for category, column in found.items()}
 
     def over(self) -> HeldOver:
-        """Everything in use at some step, but for rounding and for what the block of the second run has besides."""
+        """Return everything in use at some step, but for rounding and for what the block of the second run has besides."""
         plan, count, found = self._plan, len(self._plan.order), HeldOver()
         for category, size in self._resident.items():
             found.add(resident_row(category, self._names[category], size, count), 0, count - 1)
@@ -365,7 +365,7 @@ class _Rows:
         return found
 
     def at(self, step: int) -> list[Held]:
-        """Everything that adds up to the total of a step."""
+        """Return everything that adds up to the total of a step."""
         steps, figures = self._plan.steps, self._figures
         count = len(steps)
         rows = [resident_row(category, self._names[category], size, count) for category, size in self._resident.items() if size]

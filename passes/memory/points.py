@@ -196,7 +196,7 @@ def check_size(program: Program, symbol: str, size: int) -> None:
 
 
 def _parts(texts: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Names with their sizes; a part without a name goes on with the sizes of the one before."""
+    """Yield the names with their sizes; a part without a name goes on with the sizes of the one before."""
     for text in texts:
         name = ""
         spec: list[str] = []
@@ -300,7 +300,7 @@ class _Heights:
         self.gone = np.array([min(one.dies + 1, self.steps) for one in timeline.ranges], dtype=np.intp)
 
     def alive(self, sizes: Numbers) -> Numbers:
-        """Bytes alive at each step: a row for each step, a column for each binding."""
+        """Return the bytes alive at each step: a row for each step, a column for each binding."""
         change = np.zeros((self.steps + 1, sizes.shape[1]), dtype=sizes.dtype)
         if len(self.rows):
             np.add.at(change, self.born, sizes[self.rows])

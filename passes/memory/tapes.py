@@ -45,7 +45,7 @@ class _Module:
 
 
 def moved_weights(graph: Graph) -> Iterator[Value]:
-    """Parameters and buffers in the order in which they are moved to the device: inner modules first, tied ones once.
+    """Yield the parameters and buffers in the order in which they are moved to the device: inner modules first, tied ones once.
 
     Constants are not part of a module's state, so `Module.to` leaves them where they are.
     """
@@ -63,7 +63,7 @@ def is_on_host(type_: Type, graph: Graph) -> bool:
 
 
 def _tree(graph: Graph) -> _Module:
-    """Modules in the order in which they were registered. Files list all parameters before all buffers."""
+    """Return the modules in the order in which they were registered. Files list all parameters before all buffers."""
     root = _Module()
     for weight in graph.weights:
         if weight.role is Role.CONSTANT:

@@ -49,7 +49,7 @@ class Order:
 
 @mutable
 class _Access:
-    """Who touched a storage since it was last written, and who wrote it then."""
+    """The readers of a storage since it was last written, and its writer."""
 
     writer: Node | None = None
     readers: list[Node] = field(default_factory=list)
@@ -136,7 +136,7 @@ def _inside(node: Node) -> Iterator[Node]:
 
 
 def writes(node: Node) -> list[Value]:
-    """Values whose storage a node writes besides those it makes."""
+    """Return the values whose storage a node writes besides those it makes."""
     found = written_operand(node)
     values = [] if found is None else [found]
     spec = find_op(node.op)

@@ -184,7 +184,7 @@ class Buffer:
 
 
 def buffers(draft: Draft, order: Sequence[int]) -> list[Buffer]:
-    """Buffers in the order of their births, with what only exists inside a step."""
+    """Return the buffers in the order of their births, with what only exists inside a step."""
     place = [0] * len(order)
     for at, op in enumerate(order):
         place[op] = at

@@ -181,7 +181,7 @@ def recipe_of(draft: Draft, aliases: Aliases, costs: Costs) -> Recipe:
 
 
 def _overwritten_storages(nodes: list[Node], aliases: Aliases) -> set[Value]:
-    """Storages that some node writes over: what was read from them may be gone."""
+    """Return the storages that some node writes over: what was read from them may be gone."""
     values: set[Value] = set()
     for node in nodes:
         operand = written_operand(node)
@@ -191,7 +191,7 @@ def _overwritten_storages(nodes: list[Node], aliases: Aliases) -> set[Value]:
 
 
 def _cost_of_repeat(node: Node, aliases: Aliases, written: set[Value], costs: Costs) -> int | None:
-    """FLOPs of running a node once more; None where it must run exactly once or its cost is unknown."""
+    """Return the FLOPs of running a node once more; None where it must run exactly once or its cost is unknown."""
     spec = find_op(node.op)
     if spec is None or spec.has_effect or spec.random or node.regions or written_operand(node) is not None or len(node.outputs) != 1:
         return None
@@ -389,7 +389,7 @@ def _excess_over_bound(peak: int, bound: int) -> float | None:
 
 
 def _before_and_after(result: Scheduled) -> tuple[Series, ...]:
-    """Bytes alive before and after, over the places in the order."""
+    """Return the bytes alive before and after, over the places in the order."""
     problem, order = result.draft.problem, result.ordering.order
     if not order:
         return ()
@@ -589,7 +589,7 @@ def _without_concat(draft: Draft, aliases: Aliases) -> _Merging:
 
 
 def _own_parts(node: Node, numbers: dict[Value, int], aliases: Aliases) -> list[int]:
-    """Storages that hold nothing but an operand each."""
+    """Return the storages that hold nothing but an operand each."""
     operands = [value for value in node.inputs if value is not None]
     if len(set(operands)) < len(operands):
         return []

@@ -290,7 +290,7 @@ def _with_copies(found: Launches, on_gpu: set[int]) -> Placed:
 
 
 def _copies(found: Launches, on_gpu: set[int], crossing: Mapping[int, bool]) -> list[Launch]:
-    """Kernels that copy values, each to the GPU or from it, which those that read it there read the copy of."""
+    """Return the kernels that copy values, each to the GPU or from it, which those that read it there read the copy of."""
     if not crossing:
         return []
     makers: dict[int, Launch] = {}
@@ -404,7 +404,7 @@ def _takes_transposed(call: OpCall) -> int:
 
 
 def _takes_pointers(call: OpCall) -> int:
-    """Addresses of all matrices, where the batches of the operands differ so that no stride leads from one to the next."""
+    """Return the addresses of all matrices, where the batches of the operands differ so that no stride leads from one to the next."""
     left, right = _numbers(call, 0), _numbers(call, 1)
     first, second = left[:-2], right[:-2]
     if len(right) <= 2 or first == second or prod(second) == 1 or (first and prod(first) == 1):
@@ -597,13 +597,13 @@ class _Simulated:
         session.find_ends = self.ends
 
     def ends(self) -> list[OrtFigures]:
-        """Weights loaded in other orders, with the least and the most that kernels may take."""
+        """Return the weights loaded in other orders, with the least and the most that kernels may take."""
         orders = min(_ORDERS, _MOST_TRIED // (len(self.bodies) + 1) + 1)
         peaks: tuple[Peaks, Peaks] = {}, {}
         return [self.attempt(self.most if seed % 2 else self.bodies, seed, peaks[seed % 2])[0] for seed in range(orders)]
 
     def _made(self, values: set[int]) -> list[int]:
-        """Sizes of what runs make, of these values alone."""
+        """Return the sizes of what runs make, of these values alone."""
         given = self.placed.found.given
         return [size if number >= given and number in values else 0 for number, size in enumerate(self.sizes)]
 

@@ -325,7 +325,7 @@ class _Session(Inference):
         return asked.index(-1) if is_open else None
 
     def _computed_axes(self, name: str, node: Node) -> range | tuple[int, ...]:
-        """Axes of results that schemas compute only from numbers."""
+        """Return the axes of results that schemas compute only from numbers."""
         if name in _SCALED:
             return range(MOST_AXES)
         if name in _SPATIAL:

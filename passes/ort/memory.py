@@ -152,7 +152,7 @@ class _AtSizes(Inferred):
 
 
 def bytes_inside(graph: Graph, ctx: PassContext, types: Inferred) -> dict[Node, Dim]:
-    """Bytes that graphs inside nodes take."""
+    """Return the bytes that graphs inside nodes take."""
     if not has_bodies(graph):
         return {}
     unsized: list[Value] = []

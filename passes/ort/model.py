@@ -273,7 +273,7 @@ def _figures(
 
 
 def _sizes(found: Launches, end: Literal[0, 1] | None) -> list[int] | None:
-    """Bytes of values that kernels make; None where there is no number."""
+    """Return the bytes of values that kernels make; None where there is no number."""
     sizes = [_at_end(found.limits.get(number, UNLIMITED) if size is None else size, end) for number, size in enumerate(found.sizes)]
     known = [size for size in sizes[found.given :] if size is not None]
     return known if len(known) == len(sizes) - found.given else None
@@ -409,7 +409,7 @@ def _at_end(size: Dim, end: Literal[0, 1] | None) -> int | None:
 
 
 def small_weights(weights: Iterable[Value]) -> list[int]:
-    """Weights that the session copies into the arena: those below a size limit."""
+    """Return the weights that the session copies into the arena: those below a size limit."""
     sizes = (weight.type.nbytes for weight in weights if weight.users and not _in_attributes(weight))
     return [size for size in sizes if isinstance(size, int) and 0 < size <= LARGEST_COPIED]
 
@@ -733,7 +733,7 @@ _EARLY: Final = frozenset({"Shape", "Size"})
 
 
 def execution_order(found: Launches, setting: ExecutionOrder = "default") -> list[Launch]:
-    """Kernels as a session runs them that keeps the graph as it is."""
+    """Return the kernels as a session runs them that keeps the graph as it is."""
     makers = makers_of(found)
     places = _by_priority(found.launches, makers) if setting == "priority_based" else backwards(makers)
     return [found.launches[place] for place in places]

@@ -118,7 +118,7 @@ class OrtOrder(Analysis[OrtOrders]):
         )
 
     def _kernels(self, result: OrtOrders) -> Table:
-        """Kernels in the order of the file, and at which step each runs."""
+        """Return the kernels in the order of the file, and at which step each runs."""
         plans = [one.written for one in result.orders] + [one.reordered for one in result.orders]
         steps = [{id(launch): step for step, launch in enumerate(plan.order)} for plan in plans]
         rows = [

@@ -181,7 +181,7 @@ class _Reader:
 
 
 def _from_outside(graph: Graph) -> Iterator[Value]:
-    """Values that a graph inside a node reads from around it."""
+    """Yield the values that a graph inside a node reads from around it."""
     if graph.owner is None:
         return
     inside = {value for body in graph.graphs() for value in (*body.inputs, *body.weights)}
@@ -202,7 +202,7 @@ def _continues(node: Node) -> bool:
 
 
 def kernel_of(node: Node) -> OrtKernel:
-    """Memory behaviour of ONNX Runtime's kernel for a node."""
+    """Return the memory behaviour of ONNX Runtime's kernel for a node."""
     return _kernel_facts(node.op, op_type(node.source))
 
 
@@ -527,7 +527,7 @@ class Inner:
 
 @immutable
 class LoopSteps:
-    """How a Loop runs its body, whose results are the condition, states and slices."""
+    """The steps of a Loop's body, whose results are the condition, states and slices."""
 
     trips: int
     results: Sequence[int]
@@ -544,7 +544,7 @@ class LoopSteps:
 
 @immutable
 class ScanSteps:
-    """How a Scan runs its body, which writes slices into the results of the node."""
+    """The steps of a Scan's body, which writes slices into the results of the node."""
 
     trips: int
     states: Sequence[int]

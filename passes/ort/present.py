@@ -169,7 +169,7 @@ def _usage_cells(usage: OrtUsage, plan: OrtPlan | None = None) -> dict[str, obje
 
 
 def _kernels(plan: OrtPlan) -> Table:
-    """Steps in the order in which they run, with the fields of the profile."""
+    """Return the steps in the order in which they run, with the fields of the profile."""
     figures = plan.figures
     if plan.cuda is not None:
         return _kernels_on_gpu(plan, plan.cuda, figures)
@@ -231,7 +231,7 @@ def _tenants_table(plan: OrtPlan) -> Table:
 
 
 def series(plan: OrtPlan) -> tuple[Series, ...]:
-    """Bytes in use over the steps, as asked for, in both runs."""
+    """Return the bytes in use over the steps, as asked for, in both runs."""
     figures = plan.figures
     if figures is None or not plan.order:
         return ()

@@ -196,7 +196,7 @@ def _family(features: Features, work: Work) -> tuple[str, str, float]:
 
 
 def _with_attention(features: Features, work: Work, convolution: float) -> tuple[str, str, float]:
-    """Where attention and the products around it do most, a transformer; where convolutions do, a hybrid."""
+    """Return a transformer where attention and the products around it do most, a hybrid where convolutions do."""
     rest = 1.0 - convolution
     count = len(features.attention)
     many = f"{count} attention{'' if count == 1 else 's'}"
@@ -407,7 +407,7 @@ class _Finder:
 
 
 def _reach(value: Value) -> list[Value]:
-    """Values that lead to one, it included."""
+    """Return the values that lead to one, it included."""
     return [value, *(operand for node in ancestors(value, 30) for operand in node.inputs if operand is not None)]
 
 
@@ -450,7 +450,7 @@ def _with_numbers(node: Node) -> bool:
 
 
 def _repeated(products: Iterable[Node]) -> list[Node]:
-    """Products with one weight, each of which needs the one before: recurrence that was written out step by step."""
+    """Return the products with one weight, each of which needs the one before: recurrence that was written out step by step."""
     by_weight: dict[Value, list[Node]] = {}
     for node in products:
         for operand in weights_of(node):
@@ -473,7 +473,7 @@ _SUMS = frozenset({OpRole.ADD, OpRole.ADD_PRODUCT})
 
 
 def _unrolled(nodes: Iterable[Node]) -> list[Node]:
-    """Sums of chains h = a*h + b: each adds something to a product with the sum before, and nothing but views lies between."""
+    """Return the sums of chains h = a*h + b: each adds something to a product with the sum before, and nothing but views lies between."""
     length: dict[Node, int] = {}
     for node in chosen(nodes, lambda spec: not spec.roles.isdisjoint(_SUMS)):
         for operand in node.inputs:

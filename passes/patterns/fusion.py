@@ -336,7 +336,7 @@ def _folds(node: Node) -> bool:
 
 
 def _behind(node: Node) -> list[Node]:
-    """Nodes that read a result, past views."""
+    """Return the nodes that read a result, past views."""
     nodes: list[Node] = []
     pending = list(node.outputs)
     while pending:

@@ -109,7 +109,7 @@ def back(value: Value | None, until: Callable[[Node], bool], passing: Callable[[
 
 
 def _carried(node: Node) -> list[Value]:
-    """Operands whose values may come through: not a condition, not what a view is told, no constants."""
+    """Return the operands whose values may come through: not a condition, not what a view is told, no constants."""
     operands = node.inputs[1:] if plays(node, OpRole.SELECT) else node.inputs[:1] if is_passed(node) else node.inputs
     return [operand for operand in operands if operand is not None and not is_constant(operand)]
 
@@ -126,7 +126,7 @@ def is_constant(value: Value) -> bool:
 
 
 def users(values: Iterable[Value]) -> list[Node]:
-    """Nodes that read any of the values, each once."""
+    """Return the nodes that read any of the values, each once."""
     nodes: dict[Node, None] = {}
     for value in values:
         for user in value.users or ():
@@ -141,7 +141,7 @@ def escapes(value: Value) -> bool:
 
 
 def ancestors(value: Value | None, limit: int, through: Callable[[Node], bool] = lambda node: True) -> list[Node]:
-    """Nodes that a value depends on, nearest first, at most so many; what lies behind a node that may not be passed is left out."""
+    """Return nodes that a value depends on, nearest first, at most so many; what lies behind a node that may not be passed is left out."""
     nodes: dict[Node, None] = {}
     pending = [value]
     while pending and len(nodes) < limit:

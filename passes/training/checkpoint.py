@@ -224,7 +224,7 @@ _RECOMPUTED = (
 
 
 def budget_of(text: str, peak: int) -> int:
-    """Bytes that a budget names: an amount of memory, or a share of the peak."""
+    """Return the bytes that a budget names: an amount of memory, or a share of the peak."""
     if not text.endswith("%"):
         return parse_bytes(text)
     share = read_amount(text, SHARE)

@@ -193,7 +193,7 @@ class StepMemory:
         return fitting(self.fits, self.target, low, high, self.worst("reserved"))
 
     def at_peak(self, step: int | None = None) -> dict[str, Quantity]:
-        """Bytes by category at the peak, or at that of one step, the rounding of blocks too; they add up to it."""
+        """Return the bytes by category at the peak, or at that of one step, the rounding of blocks too; they add up to it."""
         found = self.moments if step is None else self._moments(step)
         return {category: found.at_peak(category) for category in self.categories}
 
@@ -282,7 +282,7 @@ _WHY = {
 
 
 def step_footprint(memory: StepMemory, nodes: Sequence[Node]) -> Footprint:
-    """Memory over the operators of the step that needs most; those of the steady step are the nodes of the program's graph."""
+    """Return the memory over the operators of the step that needs most; those of the steady step are the nodes of the program's graph."""
     moments = memory.moments
     later = ": every step after the first few" if memory.run == "steady step" else ", which needs most"
     what = f"torch.cuda.max_memory_allocated() of the {memory.run} on {memory.target.text}{later}"
@@ -461,7 +461,7 @@ def counted_note(memory: StepMemory, when: str) -> str:
 
 
 def _timeline(memory: StepMemory, footprint: Footprint) -> tuple[Series, ...]:
-    """Bytes by category at each operator of the step that is shown, with its phases."""
+    """Return the bytes by category at each operator of the step that is shown, with its phases."""
     ops = memory.ops
     marks: list[Mark] = []
     before = ""

@@ -108,7 +108,7 @@ class Described:
 
 
 class _Unknown(Exception):
-    """Why the cache cannot be told."""
+    """The reason why the cache is not known."""
 
 
 def described(metadata: Mapping[str, str]) -> Described | None:
@@ -166,7 +166,7 @@ class _Said:
 
 
 def _layers(said: _Said) -> tuple[dict[Kept, int], bool, int]:
-    """Layers by what they keep; whether that is latent, and a window that some of them may have."""
+    """Return the layers by what they keep; whether that is latent, and a window that some of them may have."""
     if why := said.text("cache_unknown"):
         raise _Unknown(why)
     count = said.size("block_count") - (said.number("nextn_predict_layers") or 0)

@@ -216,7 +216,7 @@ _NOTES = (
 
 
 def value_columns(weights: Sequence[Value], look: Look, spectral: bool) -> list[tuple[Column, list[object]]]:
-    """Columns of statistics for these weights, empty cells where values are not known."""
+    """Return the columns of statistics for these weights, empty cells where values are not known."""
     known = [look.statistics.get(weight) for weight in weights]
     made = _statistics_columns(known, spectral)
     problems: list[object] = [look.unread.get(weight, "") for weight in weights]
@@ -338,7 +338,7 @@ def _packed_tables(totals: ParameterTotals) -> Iterator[Table]:
 
 
 def _type_tables(totals: ParameterTotals) -> Iterator[Table]:
-    """Weights by element type with the bits that each takes, scales included, where some are stored by blocks."""
+    """Yield the weights by element type with the bits that each takes, scales included, where some are stored by blocks."""
     found: dict[DType, list[int]] = {}
     for weight in totals.weights:
         numel, size = weight.type.numel, weight.type.nbytes
@@ -358,7 +358,7 @@ def _type_tables(totals: ParameterTotals) -> Iterator[Table]:
 
 
 def module_table(totals: ParameterTotals, depth: int) -> Table:
-    """Parameters and bytes by module, each storage once, down to so many levels."""
+    """Return the parameters and bytes by module, each storage once, down to so many levels."""
     shares: dict[str, list[Dim]] = {"": [0, 0, 0]}
     partial: set[str] = set()
     for weight in totals.weights:

@@ -169,7 +169,7 @@ def _is_named_parameter(name: str) -> bool:
 
 
 def _new_bytes(weight: Value, size: Dim, storages: dict[str, _Storage], totals: ParameterTotals) -> Dim:
-    """Bytes of a weight that no other weight has counted."""
+    """Return the bytes of a weight that no other weight has counted."""
     place = _byte_range(weight)
     if place is None or isinstance(size, SymDim) or size == 0:
         return size
@@ -191,7 +191,7 @@ def _new_bytes(weight: Value, size: Dim, storages: dict[str, _Storage], totals: 
 
 
 def _elements_in(numel: Dim, new: Dim, size: Dim) -> Dim:
-    """Elements that so many of the bytes hold."""
+    """Return the elements that so many of the bytes hold."""
     return numel * new // size if isinstance(numel, int) and isinstance(new, int) and isinstance(size, int) and size else numel
 
 

@@ -296,7 +296,7 @@ def _quantized(node: Node, weight: Value, files: WeightFiles) -> Quantized:
 
 
 def _rows_of_blocks(node: Node, coded: CodedOperand, weight: Value, files: WeightFiles) -> Quantized:
-    """Rows of blocks, the first code in the lowest bits; without zero points the middle of the range stands for zero."""
+    """Return the rows of blocks, the first code in the lowest bits; without zero points the middle of the range stands for zero."""
     rows, inner = _integer(node.attrs, "n", 0), _integer(node.attrs, "k", 0)
     bits, block = _integer(node.attrs, "bits", 4), _integer(node.attrs, "block_size", 32)
     if node.source.endswith(("MatMulBnb4", "MatMulFpQ4")):

@@ -107,6 +107,23 @@ def test_messages_are_plain_english() -> None:
     ]
 
 
+VAGUE_NAMES, MOST_VAGUE = {"one", "found", "told"}, 2_700
+"""Names that say nothing of what they hold, and how often the product still binds them; the number may only fall."""
+QUESTIONS, MOST_QUESTIONS = re.compile(r"(?:What|Whether|How|Where|Who|When|Which|Why)\b"), 10
+"""Docstrings of functions and classes begin with a verb or a noun; how many still begin with a question word may only fall."""
+
+
+@pytest.mark.slow
+def test_names_and_docstrings_say_what_a_thing_is() -> None:
+    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    bound = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    bound += [node.arg for node in nodes if isinstance(node, ast.arg)]
+    assert sum(name in VAGUE_NAMES for name in bound) <= MOST_VAGUE
+    described = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
+    asking = [node.name for node in described if QUESTIONS.match(ast.get_docstring(node) or "")]
+    assert len(asking) <= MOST_QUESTIONS, asking
+
+
 MOST_WORDS, MOST_OF_CHANGELOG = 40_000, 700
 """Of all pages of docs/, generated ones too, and of the changelog. A page that grows makes another one shorter."""
 

@@ -70,14 +70,14 @@ class Lives:
         return total
 
     def inside(self, binding: Binding) -> Floats:
-        """Bytes at each step that only exist within it."""
+        """Return the bytes at each step that only exist within it."""
         floats: Floats = np.zeros(len(self.steps), dtype=np.float64)
         if len(self._inside_steps):
             floats[self._inside_steps] = np.nan_to_num(self._inside.bound(binding).numbers)
         return floats
 
     def heights(self, binding: Binding) -> Floats:
-        """Bytes alive at each step; NaN where a size has no value."""
+        """Return the bytes alive at each step; NaN where a size has no value."""
         sizes = self.bound(binding)
         total = self.over_steps(sizes) + self.inside(binding)
         lacking = np.isnan(sizes)
@@ -225,7 +225,7 @@ class Occupants:
         self._labels: dict[By, tuple[Ints, list[str]]] = {}
 
     def over(self, chosen: Mask) -> Floats:
-        """Bytes of some of them at each step that is shown."""
+        """Return the bytes of some of them at each step that is shown."""
         first, last, sizes = self._first[chosen], self._last[chosen], self.sizes[chosen]
         change = np.bincount(first, sizes, minlength=self._count + 1) - np.bincount(last + 1, sizes, minlength=self._count + 1)
         total: Floats = np.cumsum(change[: self._count])
@@ -286,7 +286,7 @@ class Occupants:
 
 
 def module_groups(names: Sequence[str], fixed: Sequence[str], at_peak: Floats, separator: str = "/") -> dict[str, list[int]]:
-    """Modules as deep as there may be names: what holds most at the peak is taken apart first."""
+    """Return the modules as deep as there may be names: what holds most at the peak is taken apart first."""
     paths = {number: tuple(name.split(separator)) for number, name in enumerate(names) if name not in fixed}
     groups: dict[tuple[str, ...], list[int]] = {(): list(paths)}
     closed: set[tuple[str, ...]] = set()

@@ -595,7 +595,7 @@ class Memory(MemoryView):
         return f"%{self.symbols.clean(one.value.name)}"
 
     def _total(self, chosen: NDArray[np.bool_] | None = None) -> int:
-        """Bytes of what the table shows, or of a part of it."""
+        """Return the bytes of what the table shows, or of a part of it."""
         if self.range is None:
             return sum(self.size_of(one) or 0 for one in self._held)
         sizes = self.sizes[self._rows] if len(self._rows) else np.zeros(0, dtype=np.float64)

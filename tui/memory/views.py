@@ -268,7 +268,7 @@ def planned(report: Report, steps: int) -> AddressMap:
 
 
 def allocated(memory: DeviceMemory) -> AddressMap:
-    """Addresses that PyTorch's allocator assigns in the first forward."""
+    """Return the addresses that PyTorch's allocator assigns in the first forward."""
     assert memory.tape is not None
     replayed = memory.replay(BOUNDLESS, (LOADING, "cold"), addresses=True)
     loaded, forward = replayed.stretches
@@ -295,7 +295,7 @@ def allocated(memory: DeviceMemory) -> AddressMap:
 
 
 def _packed(address: Ints, segments: Sequence[Segment]) -> Ints:
-    """Addresses without the gaps between segments."""
+    """Return the addresses without the gaps between segments."""
     if not len(address):
         return address
     starts = np.array([segment.address for segment in segments], dtype=np.int64)
@@ -306,7 +306,7 @@ def _packed(address: Ints, segments: Sequence[Segment]) -> Ints:
 
 
 def orders(report: Report) -> Stack | None:
-    """Bytes alive in the order as written and in the best one found, over one axis; None where there is no timeline."""
+    """Return the bytes alive in the order as written and in the best one found, over one axis; None where there is no timeline."""
     series = next((series for series in report.series if any(column.key == "as_written" for column in series.columns)), None)
     if series is None:
         return None

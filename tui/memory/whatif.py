@@ -126,7 +126,7 @@ def _places(own: Sequence[Node], shown: Sequence[Node]) -> Ints:
 
 
 def _weights_of_half_width(base: Base) -> float:
-    """Bytes that weights take less in half the width."""
+    """Return the bytes that weights take less in half the width."""
     from irscope.ir.dtypes import DType
     from irscope.ir.types import TensorType
 
@@ -139,7 +139,7 @@ def _weights_of_half_width(base: Base) -> float:
 
 
 def _unused(base: Base) -> Iterator[WhatIf | None]:
-    """Weights that nothing reads."""
+    """Yield the weights that nothing reads."""
     from irscope.passes.advice.advise import Advise
 
     for one in base.manager.get(Advise(topics=("unused",))).ranked:
@@ -148,7 +148,7 @@ def _unused(base: Base) -> Iterator[WhatIf | None]:
 
 
 def _schemes(base: Base) -> Iterator[WhatIf | None]:
-    """Weights in few bits."""
+    """Yield the weights in few bits."""
     from irscope.passes.weights.store_as import StoreAs
 
     for scheme in _SCHEMES:

@@ -201,7 +201,7 @@ def fuse_relu_clip(graph: OrtGraph, node: OrtNode) -> bool:
 
 @rule("NotWhereFusion", "Where")
 def fuse_not_where(graph: OrtGraph, node: OrtNode) -> bool:
-    """Where(Not(c), a, b) is Where(c, b, a), where that is all that reads the Not."""
+    """Replace Where(Not(c), a, b) by Where(c, b, a), where that is all that reads the Not."""
     negation = graph.input_node(node, 0)
     if negation is None or not negation.matches("Not") or graph.makes_output(negation):
         return False

@@ -269,7 +269,7 @@ def _is_kept(node: OrtNode, name: str) -> bool:
 
 
 def _others(graph: OrtGraph, listed: Collection[str]) -> Iterator[onnx.ValueInfoProto]:
-    """Results of operators that ONNX has no rules for: ONNX Runtime has its own."""
+    """Yield the results of operators that ONNX has no rules for: ONNX Runtime has its own."""
     for node in graph:
         if not _has_rules(graph, node):
             for name in node.outputs:

@@ -110,7 +110,7 @@ def eliminate_common(graph: OrtGraph, session: Session) -> bool:
 
 
 def _attribute_key(node: OrtNode) -> Hashable | None:
-    """Attributes to compare; None where one is a graph, which makes the node unlike any other."""
+    """Return the attributes to compare; None where one is a graph, which makes the node unlike any other."""
     items: list[tuple[str, str, Hashable]] = []
     for name, value in sorted(node.attrs.items()):
         if isinstance(value, onnx.TensorProto):

@@ -150,7 +150,7 @@ class OrtNode:
 
 @functools.cache
 def default_attributes(domain: str, op: str, version: int) -> Mapping[str, AttrValue]:
-    """Attributes that a node has without saying so: ONNX Runtime writes them into every node."""
+    """Return the attributes that a node has without saying so: ONNX Runtime writes them into every node."""
     try:
         schema = onnx.defs.get_schema(op, version, domain)
     except onnx.defs.SchemaError:
@@ -241,7 +241,7 @@ class OrtGraph:
         return len(self.edges(node))
 
     def input_edges(self, node: OrtNode) -> list[tuple[OrtNode, int]]:
-        """Nodes of this graph that make a node's operands, with the operand's place."""
+        """Return the nodes of this graph that make a node's operands, with the operand's place."""
         names = (*node.inputs, *node.captured)
         return [(made, place) for place, name in enumerate(names) if (made := self.maker(name)) is not None]
 
@@ -558,7 +558,7 @@ class OrtGraph:
             self.infer(self)
 
     def free_names(self) -> list[str]:
-        """Names that the graph reads and does not have."""
+        """Return the names that the graph reads and does not have."""
         names = dict.fromkeys(name for node in self for name in (*node.inputs, *node.captured) if name)
         names.update(dict.fromkeys(self.outputs))
         return [name for name in names if name not in self._makers and name not in self.weights and name not in self.inputs]

@@ -152,7 +152,7 @@ class _Nchwc:
     def _replace(
         self, node: OrtNode, op: str, inputs: Sequence[str], attrs: dict[str, AttrValue], suffix: str = "_nchwc"
     ) -> tuple[OrtNode, int]:
-        """A node of the blocked domain with the same result; and how often that was used."""
+        """Return a node of the blocked domain with the same result; and how often that was used."""
         uses, outputs = self._uses(node), list(node.outputs)
         name = self.graph.new_node_name(f"{outputs[0]}{suffix}")
         self.graph.remove_node(node)

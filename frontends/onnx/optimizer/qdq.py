@@ -387,7 +387,7 @@ def _drop(graph: OrtGraph, group: _Group) -> bool:
 
 
 def _moves(*, long: bool, positive: bool) -> Callable[[OrtGraph, OrtNode], bool]:
-    """Operators that do not look at values, or only compare them."""
+    """Return the operators that do not look at values, or only compare them."""
 
     def apply(graph: OrtGraph, node: OrtNode) -> bool:
         group = _group(graph, node)

@@ -301,7 +301,7 @@ def _squeezing(graph: OrtGraph, like: OrtNode, op: str, name: str, axes: Sequenc
 
 
 def _along(default: int | None) -> _Handle:
-    """Operators that work along an axis."""
+    """Return the operators that work along an axis."""
 
     def handle(push: _Push) -> bool:
         axis = push.node.attr("axis", default)
@@ -689,7 +689,7 @@ def optimise_within(graph: OrtGraph, provider: str) -> bool:
 
 
 def _leading_to_transposes(graph: OrtGraph, nodes: Sequence[OrtNode]) -> set[str]:
-    """Values from which operators that can be pushed through lead to a Transpose."""
+    """Return the values from which operators that can be pushed through lead to a Transpose."""
     leading: set[str] = set()
     for node in reversed(nodes):
         if node.matches("Transpose"):

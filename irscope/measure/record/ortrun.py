@@ -399,7 +399,7 @@ def _kernel(event: Mapping[str, Any]) -> Kernel:
 
 
 def _types(items: object) -> tuple[str, ...]:
-    """Types from what versions write as a list or as the text of one."""
+    """Return the types from what versions write as a list or as the text of one."""
     if isinstance(items, str):
         try:
             items = json.loads(items)

@@ -211,7 +211,7 @@ def short_line(line: str, script: str) -> str:
 
 
 def pairs(wanted: Sequence[str], other: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Positions of the same calls in two steps; where they differ, they go on at the nearest place where they agree again."""
+    """Yield the positions of the same calls in two steps; where they differ, they go on at the nearest place where they agree again."""
     at = beside = 0
     while at < len(wanted) and beside < len(other):
         if wanted[at] == other[beside]:

@@ -146,7 +146,7 @@ def _loaded(path: str) -> torch.export.ExportedProgram:
 
 
 def _flat(module: torch.fx.GraphModule, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any]:
-    """Arguments as the graph's own placeholders want them: those by name in the order in which they were exported."""
+    """Return the arguments as the graph's own placeholders want them: those by name in the order in which they were exported."""
     codegen: Any = module.graph._codegen
     info = getattr(codegen, "pytree_info", None)
     if info is not None and keywords:
@@ -155,7 +155,7 @@ def _flat(module: torch.fx.GraphModule, arguments: tuple[Any, ...], keywords: di
 
 
 def _call(program: torch.export.ExportedProgram, request: Request, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of the program's call: those it was exported with where their types are wanted, else made ones."""
+    """Return the arguments of the program's call: those it was exported with where their types are wanted, else made ones."""
     if program.example_inputs is None:
         return tuple(_input_tensors(request, device)), {}
     arguments, keywords = program.example_inputs

@@ -124,7 +124,7 @@ def _operator(name: str, event: Any, context: _Context, trace: Trace) -> int:
 
 
 def types_of(event: Any) -> tuple[str, ...]:
-    """Types of the tensors that a call got."""
+    """Return the types of the tensors that a call got."""
     return tuple(_type_of(item) for item in _tensors(event.extra_fields.inputs))
 
 

@@ -133,7 +133,7 @@ def torch_header(request: Request, device: DeviceRecord, op_time: str, more: Map
 
 
 def torch_versions() -> dict[str, str]:
-    """Versions that decide what PyTorch does."""
+    """Return the versions that decide what PyTorch does."""
     found = {"torch": str(torch.__version__), "cuda": torch.version.cuda or ""}
     return {name: version for name, version in found.items() if version}
 

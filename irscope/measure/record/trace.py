@@ -275,7 +275,7 @@ def _summed(calls: Iterable[int], per_call: Sequence[Sequence[float]]) -> Times 
 def output_types(
     trace: Trace, types: Sequence[tuple[str, ...]], names: Sequence[str], results: Callable[[str], int]
 ) -> dict[int, tuple[str, ...]]:
-    """Types of what operators returned: those of the last call below each, of which an operator may keep some to itself."""
+    """Return the types of what operators returned: those of the last call below each, of which an operator may keep some to itself."""
     if list(trace.names) != list(names):
         return {}
     called = ((index, operator) for index, operator in enumerate(trace.operators) if operator.outs)

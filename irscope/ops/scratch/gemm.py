@@ -43,7 +43,7 @@ def mm(scratch: Scratch, a: TensorType, b: TensorType, *, fused_bias: bool = Fal
 
 
 def bmm(scratch: Scratch, a: TensorType, b: TensorType, make: str | None = None) -> str:
-    """A product of two lists of matrices."""
+    """Return a product of two lists of matrices."""
     name = _product_result(scratch, make, product((*sizes(a)[:2], sizes(b)[2])) * width(a.dtype))
     copies = [_batch_copy(scratch, b, "copy of the right matrices"), _batch_copy(scratch, a, "copy of the left matrices")]
     scratch.gemm()

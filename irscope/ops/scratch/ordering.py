@@ -55,7 +55,7 @@ FEW_SCANNED = 1279
 
 
 def _storage(*parts: int) -> int:
-    """Parts laid out one after another, each aligned, and room to align the whole."""
+    """Return the parts laid out one after another, each aligned, and room to align the whole."""
     return sum(-(-part // _ALIGNMENT) * _ALIGNMENT for part in parts) + _ALIGNMENT - 1
 
 
@@ -364,7 +364,7 @@ def dropout_rule(scratch: Scratch) -> None:
 
 @rule
 def histogram_rule(scratch: Scratch) -> None:
-    """Where no limits are given, the smallest and the largest element first."""
+    """Find the smallest and the largest element first, where no limits are given."""
     call = scratch.call
     x = call.tensor("x")
     scratch.result()

@@ -201,7 +201,7 @@ _FLAT_BATCH_LIMIT = 131070
 
 
 def _statistic(dtype: DType) -> int:
-    """Bytes of a mean: single precision unless the elements are wider."""
+    """Return the bytes of a mean: single precision unless the elements are wider."""
     return max(width(dtype), _SINGLE)
 
 

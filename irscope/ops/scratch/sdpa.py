@@ -45,7 +45,7 @@ _GOOD = 0.85
 
 
 def splits(target: Target, shape: tuple[Dim, Dim, Dim, Dim], shared: Dim, head: int, is_causal: bool) -> int:
-    """Parts for (batch, heads, queries, keys), with `shared` heads of keys of that many elements."""
+    """Return the parts for (batch, heads, queries, keys), with `shared` heads of keys of that many elements."""
     batch, heads, queries, keys = numbers(shape)
     if queries == 1 and not same(heads, shared) and not is_causal:
         # Queries that share keys are taken together.

@@ -11,7 +11,7 @@ from irscope.solvers.graphs import INFINITE, FlowNetwork
 
 
 class Phase(enum.IntEnum):
-    """Which part of the step an operator belongs to."""
+    """The part of the step that an operator belongs to."""
 
     FORWARD = 0
     BACKWARD = 1

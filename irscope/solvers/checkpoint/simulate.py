@@ -39,7 +39,7 @@ class Rewritten:
 
 @dataclass
 class _Lives:
-    """When the storages that a plan can move begin and end."""
+    """Begins and ends of the storages that a plan can move."""
 
     freed: list[int]
     """Bytes that end after each operator of the original step."""

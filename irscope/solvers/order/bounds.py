@@ -193,7 +193,7 @@ class Necessary:
         self._ancestors, self._descendants = ancestors, descendants
 
     def _look_at(self, op: int, stop: Callable[[], bool]) -> list[tuple[int, int]]:
-        """Pairs with this operator whose order is now known, the first one first."""
+        """Return the pairs with this operator whose order is now known, the first one first."""
         made = self._least_at(op)
         if self.impossible:
             return []

@@ -226,7 +226,7 @@ def verdict_lines(columns: Columns, devices: Sequence[str]) -> Iterable[str]:
 
 
 def report_document(dataset: Dataset) -> Document:
-    """Everything on one page: what fits, what fails and why, how the models are spread, the operators, and every model."""
+    """Return everything on one page: what fits, what fails and why, how the models are spread, the operators, and every model."""
     found = _columns(dataset.read())
     devices = dataset.about.get("devices") or next(([one] for one in found["device"] if one), [])
     census = census_table(dataset)

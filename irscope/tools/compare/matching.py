@@ -116,7 +116,7 @@ class Side:
         return places
 
     def flops(self, node: Node) -> Dim | None:
-        """FLOPs of one execution of a node; None where they are unknown."""
+        """Return the FLOPs of one execution of a node; None where they are unknown."""
         cost = self.costs.by_node.get(node)
         if cost is None or node in self.costs.partial:
             return 0 if self.costs.certainty.get(node) is Certainty.FREE else None
@@ -204,7 +204,7 @@ def _aligned(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _anchors(a: Sequence[int], b: Sequence[int], start_a: int, stop_a: int, start_b: int, stop_b: int) -> list[tuple[int, int]]:
-    """Keys that occur once in both ranges, as far as their order agrees."""
+    """Return the keys that occur once in both ranges, as far as their order agrees."""
     count_a, count_b = Counter(a[start_a:stop_a]), Counter(b[start_b:stop_b])
     place_b = {b[place]: place for place in range(start_b, stop_b)}
     pairs = [(place, place_b[key]) for place in range(start_a, stop_a) if count_a[key := a[place]] == 1 and count_b.get(key) == 1]
@@ -268,7 +268,7 @@ def _way_back(history: Sequence[dict[int, int]], diagonal: int, x: int, from_a: 
 
 
 def common_axis(pairs: Iterable[tuple[int, int]], length_a: int, length_b: int) -> list[tuple[int, int]]:
-    """Positions of both sequences on one axis, from index pairs that increase on both sides.
+    """Return the positions of both sequences on one axis, from index pairs that increase on both sides.
 
     What lies between two pairs is spread over as many places as the longer side needs; -1 stands for "not begun".
     """
@@ -421,7 +421,7 @@ class _Matcher:
         )
 
     def _votes(self, a: int, b: int, wanted: dict[int, int]) -> int:
-        """Operands that support a pair, less those that contradict it."""
+        """Return the operands that support a pair, less those that contradict it."""
         votes = 0
         for left, right in zip(self.a.nodes[a].inputs, self.b.nodes[b].inputs, strict=False):
             if left is None or right is None:
@@ -509,7 +509,7 @@ class _Matcher:
     # -- by order ----------------------------------------------------------------------------------------------
 
     def _keys(self, exact: bool) -> list[Callable[[Side, Node], Hashable]]:
-        """Keys that two nodes must share to be matched by order, the strictest first."""
+        """Return the keys that two nodes must share to be matched by order, the strictest first."""
         if exact:
             return [
                 lambda side, node: (node.op, _types(node), side.modules[node], side.places[node]),

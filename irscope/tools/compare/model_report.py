@@ -134,7 +134,7 @@ def patterns_table(compared: ModelComparison) -> Table:
 
 
 def modules_table(compared: ModelComparison, everything: bool = False) -> Table:
-    """Sums by module, the largest differences first."""
+    """Return the sums by module, the largest differences first."""
     price = _Price(compared)
     rows: list[tuple[float, tuple[object, ...]]] = []
     for path, (a, b) in compared.modules.items():

@@ -316,7 +316,7 @@ def _consistent(a: Program, b: Program) -> dict[str, str]:
 
 
 def _by_inputs(a: Program, b: Program) -> Iterator[tuple[str, str]]:
-    """Symbols at the same axis of the same input: of B, then of A."""
+    """Yield the symbols at the same axis of the same input: of B, then of A."""
     for one, other in _inputs(a.graph.inputs, b.graph.inputs):
         left, right = one.type, other.type
         if left.shape and right.shape and len(left.shape) == len(right.shape):
@@ -326,7 +326,7 @@ def _by_inputs(a: Program, b: Program) -> Iterator[tuple[str, str]]:
 
 
 def _inputs(a: Sequence[Value], b: Sequence[Value]) -> Iterator[tuple[Value, Value]]:
-    """Inputs of the same name, or in their order where no names are the same."""
+    """Yield the inputs of the same name, or in their order where no names are the same."""
     named = {value.name: value for value in b}
     alike = [(value, named[value.name]) for value in a if value.name in named]
     yield from alike or zip(a, b, strict=False)
@@ -435,7 +435,7 @@ class ModelComparison:
     # -- what a row says ---------------------------------------------------------------------------------------
 
     def flops(self, row: Row) -> tuple[Dim | None, Dim | None]:
-        """FLOPs of the nodes of a row on each side; None where they are unknown."""
+        """Return the FLOPs of the nodes of a row on each side; None where they are unknown."""
         return _total_over_nodes(self.a.flops, self.a, row.a), _total_over_nodes(self.b.flops, self.b, row.b)
 
     def moved(self, row: Row) -> tuple[Dim | None, Dim | None]:

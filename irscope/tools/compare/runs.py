@@ -406,7 +406,7 @@ def folded(steps: Sequence[Node], recording: Recording) -> frozenset[int]:
 
 
 def unmatched(side: Side, recording: Recording, matching: RunMatching) -> Iterator[Unmatched]:
-    """Everything without a counterpart, with the reason: nodes first."""
+    """Yield everything without a counterpart, with the reason: nodes first."""
     steps = side.timeline.steps
     last = max(matching.ops_of, default=-1)
     gone = folded(steps, recording)
@@ -694,7 +694,7 @@ def _count_agreeing_types(nodes: Sequence[Node], ops: Sequence[OpRecord], matchi
 
 
 def _other_inputs(side: Side, recording: Recording) -> list[tuple[str, str, str]]:
-    """Inputs whose type is another one than it was when the model was recorded: name, type then, type now."""
+    """Return the inputs whose type is another one than it was when the model was recorded: name, type then, type now."""
     inputs = {value.name: value.type.text for value in side.model.graph.inputs}
     return [(one.name, one.type, inputs[one.name]) for one in recording.header.model.inputs if inputs.get(one.name, one.type) != one.type]
 

@@ -100,7 +100,7 @@ def known_processor(recording: Recording) -> str:
 
 
 def matched(ops: Sequence[StepOp], recorded: Sequence[OpRecord]) -> dict[int, int]:
-    """Positions of recorded operators by those of captured ones: the same calls in the same order."""
+    """Return the positions of recorded operators by those of captured ones: the same calls in the same order."""
     keys: dict[str, int] = {}
     first = [keys.setdefault(op.source.split(".")[0], len(keys)) for op in ops]
     second = [keys.setdefault(op.op, len(keys)) for op in recorded]

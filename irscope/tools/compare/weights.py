@@ -52,7 +52,7 @@ def weight_change(row: WeightRow, values: Mapping[WeightRow, Difference | Unread
 
 
 def weights_table(compared: ModelComparison, everything: bool = False) -> Table:
-    """Weights by name, or those that differ, what changed most first."""
+    """Return the weights by name, or those that differ, what changed most first."""
     values = compared.values
     rows = [row for row in compared.weights if everything or weight_change(row, values)]
     if not everything:

@@ -299,7 +299,7 @@ class _Finder:
     # A forward without a backward that saves for one
 
     def saved_in_vain(self) -> Iterator[Fault]:
-        """Calls that keep what a backward would need, and none comes."""
+        """Yield the calls that keep what a backward would need, and none comes."""
         found: dict[str, list[Numbers]] = {}
         calls = self._history.calls
         for call in calls:
