@@ -16,7 +16,9 @@ from irscope.frontends.base import SOLE, InputError, LoadOptions, check_rank, se
 from irscope.frontends.detect import detect, wrapper_in
 from irscope.frontends.zoo.names import file_in, inside, is_name
 from irscope.ir.bind import bind_program
+from irscope.ir.dims import SymDim
 from irscope.ir.program import Program, state_no_more
+from irscope.ir.types import TensorType
 from irscope.ir.verify import check
 
 _WITH_METHODS = ("exported", "torchscript", "inductor.package", "stablehlo")
@@ -125,7 +127,11 @@ def apply_inputs(program: Program, options: LoadOptions) -> None:
                 f"the model has no input {key!r}" if key else "the model has no inputs", code="IRS623", hint=f"inputs: {known}"
             )
         check_rank(given, value.type, value.name or key)
-        program.graph.set_type(value, stated(given, value.type, value.name or key))
+        type_ = stated(given, value.type, value.name or key)
+        program.graph.set_type(value, type_)
+        if isinstance(type_, TensorType):
+            named = (one for dim in type_.shape or () if isinstance(dim, SymDim) for one in dim.symbols())
+            program.symbols.update((str(one), one) for one in named if str(one) not in program.symbols)
 
 
 # -- the nodes of a file, and a copy that lists them in another order --------------------------------------------------

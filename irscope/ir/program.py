@@ -176,6 +176,7 @@ XLA: Final = Traits(Runtime.XLA, "xla")
 LIVE: Final = ("module", "compiled")
 """Formats of programs that were captured from live modules."""
 FORMAT_TRAITS: Final[Mapping[str, Traits]] = {
+    "irs": Traits(opens_inputs=True),
     "pt2": EXPORTED,
     "torchscript": TORCHSCRIPT,
     "module": CAPTURED,

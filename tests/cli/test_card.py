@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -162,6 +163,19 @@ def test_a_pass_that_fails_leaves_the_rest_of_the_card(
     assert len(lines) <= HEIGHT
     assert "IRS501" in shown.err
     assert ("not known: " in shown.out) is place.endswith("Liveness")
+
+
+def test_text_without_symbols_is_opened_as_its_card_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "fixed.irs"
+    path.write_text(
+        "irscope 1\ngraph @main {\n  input %x: f32[4,16]\n  param %w: f32[32,16]\n  %y: f32[4,32] = nn.linear(%x, %w, _)\n  return %y\n}\n"
+    )
+    assert main([str(path)]) == 0
+    hint = re.search(r"`irscope (fit [^`]*)`", " ".join(capsys.readouterr().out.split()))
+    assert hint and "batch" in hint[1]
+    assert main([*shlex.split(hint[1]), "--memory", "1MiB", "--format", "json"]) == 0
+    # 1 MiB less the 2,048 bytes of weights, over 16 and 32 floats for each row
+    assert json.loads(capsys.readouterr().out)["largest"] == ((1 << 20) - 2048) // (4 * 48)
 
 
 def test_warnings_do_not_drown_the_card(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
