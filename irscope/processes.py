@@ -237,10 +237,10 @@ class Child:
         self._delete()
         return code
 
-    def finish(self) -> None:
-        """Close its standard input, and wait until it has ended by itself."""
+    def finish(self, last: bytes) -> None:
+        """Hand it the last of its standard input, and wait until it has ended by itself."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            _hand_over(self._process.stdin, last)
         self.wait()
 
     def stop(self) -> None:
@@ -320,13 +320,13 @@ class Remover:
     """A process that removes a folder when it is asked to, or when this process has ended, however it did."""
 
     def __init__(self, folder: str) -> None:
-        # It reads until the pipe ends.
+        # It reads a line, or until the pipe ends, which is when the last copy of this process has ended too.
         command = ["/bin/sh", "-c", 'read x; rm -rf -- "$1"', "sh", folder]
         self._child = Child(command, stdin=PIPE, stderr=NOWHERE, apart=True, keeps_temporary=True)
 
     def remove(self) -> None:
-        """Remove the folder now, and wait until it is gone."""
-        self._child.finish()
+        """Remove the folder now, and wait until it is gone, whatever copies of this process still run."""
+        self._child.finish(b"\n")
 
 
 def output_of_tool(path: str, arguments: Sequence[str], seconds: float) -> str:

@@ -174,3 +174,18 @@ def test_workers_start_where_the_folder_for_temporary_files_has_a_long_name(tmp_
     for named, kind in ((str(folder), "SpawnContext"), ("/tmp", "ForkServerContext")):
         done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "TMPDIR": named}, capture_output=True, text=True)
         assert done.stdout.strip() == kind, done.stderr
+
+
+def test_a_folder_is_removed_while_a_copy_of_this_process_runs_on(tmp_path: Path) -> None:
+    (tmp_path / "written").mkdir()
+    remover = processes.Remover(str(tmp_path / "written"))
+    copy = os.fork()
+    if not copy:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        remover.remove()
+        assert not (tmp_path / "written").exists()
+    finally:
+        os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
