@@ -22,6 +22,8 @@ BASE: Final = 1 << 46
 """Added to the allocator's addresses: nothing is mapped there, so that code which looks at device memory ends at once."""
 _EMPTY: Final = 1 << 45
 """Where pieces without bytes get their addresses."""
+_BESIDE: Final = 1 << 44
+"""The same for memory past the caching allocator."""
 _GIB: Final = 1 << 30
 
 
@@ -40,6 +42,7 @@ class Piece:
     __slots__ = (
         "address",
         "assumed",
+        "beside",
         "block",
         "bytes",
         "first",
@@ -69,6 +72,8 @@ class Piece:
         """Bytes that came from the host, by where they begin."""
         self.assumed = ""
         """By which assumption of what unknown numbers decide these follow; empty where by none."""
+        self.beside = 0
+        """Bytes of the device that it has past the caching allocator."""
         self.place: Any = None
         self.scope: Any = None
         self.first: Piece | None = None
@@ -88,6 +93,7 @@ class Machine:
         self.pieces: dict[int, Piece] = {}
         """Those that live, by address."""
         self._empties = _EMPTY
+        self._besides = _BESIDE
         self.kept: dict[tuple[int, str], Piece] = {}
         """Workspaces of libraries, by stream and name."""
         self.noted: Callable[[Piece], None] | None = None
@@ -108,6 +114,8 @@ class Machine:
         """From which request of the tape on, and of how many entries at most, snapshots tell what the allocator did."""
         self.told_by: Callable[[int], list[dict[str, Any]]] | None = None
         """Tells it, from a request on, with the tape's own addresses."""
+        self.beside = self.beside_peak = 0
+        """Bytes that the program took from the device past the caching allocator."""
         self.observers: list[Callable[..., None]] = []
         """Told when memory is refused: the device, the request, what is allocated and what the device has left."""
         self.lock = threading.RLock()
@@ -146,6 +154,20 @@ class Machine:
             origin = (piece.scope, piece.place)
             self.gpu.tape.owners[self.gpu.slots[block]] = self._origins.setdefault(origin, origin)
 
+    def take_beside(self, size: int, physical: int, label: str) -> Piece:
+        """Allocate past the caching allocator, as much of the device's memory as the driver rounds it up to."""
+        self.storages.settle()
+        if not self.gpu._device.take_beside(physical):
+            raise torch.OutOfMemoryError(self.refusal(physical))
+        piece = Piece(self._numbers, size, label, label, self.stream)
+        self._numbers += 1
+        piece.beside = physical
+        piece.address, self._besides = self._besides, self._besides + physical
+        self.pieces[piece.address] = piece
+        self.beside += physical
+        self.beside_peak = max(self.beside_peak, self.beside)
+        return piece
+
     def free(self, piece: Piece) -> None:
         """Give an allocation back, or what took its place."""
         self._free(piece.heir or piece)
@@ -154,6 +176,9 @@ class Machine:
         block, piece.block = piece.block, None
         if self.pieces.get(piece.address) is piece:
             del self.pieces[piece.address]
+        if piece.beside:
+            self.beside -= piece.beside
+            self.gpu._device.take_beside(-piece.beside)
         if block is None:
             return
         self.stats.drop(block)

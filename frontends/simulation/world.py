@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import io
+import math
 import os
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,9 +23,9 @@ from irscope.frontends.eager import internals
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.simulation.cuda import NCCL, Device
 from irscope.frontends.simulation.cuda_names import complete_groups
-from irscope.frontends.simulation.kernels import UnknownKernel
 from irscope.frontends.simulation.known import Values
 from irscope.frontends.simulation.machine import UNOWNED, Machine
+from irscope.frontends.simulation.storages import Form
 from irscope.memory.caching.device import Event as Moment
 from irscope.memory.tape import Sent
 
@@ -293,18 +295,140 @@ _UNDEFINED: Final = -(1 << 31)
 """NCCL_CONFIG_UNDEF_INT."""
 
 
-def _refuse_symmetric_memory(core: Any) -> None:
-    """Name what is missing, where torch says that the device's type has no such memory."""
-    memory: Any = getattr(core, "_SymmetricMemory", None)
+class _Symmetric:
+    """Memory that every rank of a group reaches, as `_SymmetricMemory` hands it out. What others hold is taken to be what is held here."""
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise UnknownKernel(
-            "symmetric memory (torch.distributed._symmetric_memory, asynchronous tensor parallelism) is not simulated; turn it off, "
-            "as with torch._inductor.config._micro_pipeline_tp = False"
-        )
+    def __init__(self, tensor: torch.Tensor, size: int, group: Any, pad: torch.Tensor) -> None:
+        self.rank, self.world_size, self.device = group.rank(), group.size(), tensor.device
+        self.offset, self.buffer_size, self.signal_pad_size = int(tensor.storage_offset()) * tensor.element_size(), size, pad.numel()
+        self._whole = tensor.detach().as_strided((size // tensor.element_size(),), (1,), 0).view(torch.uint8)
+        self._pad = pad
+        self.buffer_ptrs_dev = self.multicast_ptr = self._whole.data_ptr()
+        self.signal_pad_ptrs_dev = pad.data_ptr()
+        self.buffer_ptrs, self.signal_pad_ptrs = [self.multicast_ptr] * self.world_size, [pad.data_ptr()] * self.world_size
 
-    for name in ("empty_strided_p2p", "get_mempool_allocator", "rendezvous") if memory is not None else ():
-        setattr(memory, name, staticmethod(refuse))
+    def get_buffer(self, rank: int, sizes: Sequence[int], dtype: torch.dtype, storage_offset: int = 0) -> torch.Tensor:
+        return _part(self._whole, sizes, dtype, storage_offset)
+
+    def get_signal_pad(self, rank: int, sizes: Sequence[int] = (), dtype: torch.dtype | None = None, offset: int = 0) -> torch.Tensor:
+        dtype = dtype or torch.uint32
+        return _part(self._pad, sizes or (self._pad.numel() // dtype.itemsize,), dtype, offset)
+
+    def get_remote_tensor(self, peer: int, sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return _part(self._whole, sizes, dtype, self.offset // dtype.itemsize)
+
+    def barrier(self, channel: int = 0, timeout_ms: int = 0) -> None:
+        pass
+
+    def put_signal(self, rank: int, channel: int = 0, timeout_ms: int = 0) -> None:
+        pass
+
+    wait_signal = put_signal
+
+
+def _part(whole: torch.Tensor, sizes: Sequence[int], dtype: torch.dtype, begin: int) -> torch.Tensor:
+    end = (begin + math.prod(sizes)) * dtype.itemsize
+    if end > whole.numel():
+        raise RuntimeError(f"_SymmetricMemory: {end} bytes are asked for of a buffer that has {whole.numel()}")
+    return whole[begin * dtype.itemsize : end].view(dtype).view(*sizes)
+
+
+class _SymmetricMemory:
+    """Replaces what torch's class of this name does, by the same names."""
+
+    _GRAIN: Final = 2 << 20
+    """What the driver rounds an allocation up to: CU_MEM_ALLOC_GRANULARITY_RECOMMENDED."""
+    _ALIGNED: Final = 16
+    """What CUDASymmetricMemoryAllocator rounds the buffer up to, before the signals."""
+    _KIND: Final = "symmetric memory"
+    _MULTICAST: Final = (9, 0)
+    """Compute capability from which devices have it."""
+
+    def __init__(self, machine: Machine, count: Callable[[str, Any, Sequence[torch.Tensor]], None]) -> None:
+        self._machine, self._count = machine, count
+        self._groups: dict[int, str | None] = {}
+        """Groups that memory was made for, by the number of its piece."""
+        self._lasting: dict[int, torch.Tensor] = {}
+        self._handles: weakref.WeakValueDictionary[tuple[int, str], _Symmetric] = weakref.WeakValueDictionary()
+        self._pooled = False
+
+    def install(self, core: Any, library: torch.library.Library) -> None:
+        """Put it in place, and the operators over it that only a CUDA build has."""
+        self._torchs = core._SymmetricMemory
+        for name in ("empty_strided_p2p", "rendezvous", "get_mempool_allocator", "is_symm_mem_tensor"):
+            setattr(self._torchs, name, staticmethod(getattr(self, name)))
+        self._torchs.has_multicast_support = lambda kind, number: torch.cuda.get_device_capability() >= self._MULTICAST
+        self._torchs.set_backend, self._torchs.get_backend = lambda name: None, lambda device: "CUDA"
+        for name, (op, given) in _OVER_SYMMETRIC.items():
+            if hasattr(torch.ops.symm_mem, name):
+                library.impl(name, self._kernel(getattr(torch.ops.symm_mem, name).default._schema, op, given), "CUDA")
+
+    def _kernel(self, schema: Any, op: str, given: str) -> Callable[..., torch.Tensor]:
+        names = [each.name for each in schema.arguments]
+        written = [each.name for each in schema.arguments if each.alias_info is not None and each.alias_info.is_write]
+
+        def run(*args: Any, **kwargs: Any) -> torch.Tensor:
+            said = {**dict(zip(names, args, strict=False)), **kwargs}
+            self._count(op, c10d._resolve_process_group(said["group_name"]), [said[given]])
+            made: torch.Tensor = said[written[-1]] if written else torch.empty_like(said[given])
+            self._machine.forget(made)
+            return made
+
+        return run
+
+    def empty_strided_p2p(
+        self, size: Any, stride: Any, dtype: torch.dtype, device: Any, group_name: str | None = None, alloc_id: int | None = None
+    ) -> torch.Tensor:
+        if alloc_id is not None and alloc_id in self._lasting:
+            return self._lasting[alloc_id].as_strided(size, stride)
+        form = Form(size, stride, dtype)
+        needed = -(-form.bytes // self._ALIGNED) * self._ALIGNED + self._torchs.signal_pad_size
+        piece = self._machine.take_beside(form.bytes, -(-needed // self._GRAIN) * self._GRAIN, self._KIND)
+        self._groups[piece.number] = group_name
+        made = self._machine.storages.make(form, piece.address, piece)
+        if alloc_id is not None:
+            self._lasting[alloc_id] = made
+        return made
+
+    def rendezvous(self, tensor: torch.Tensor, group_name: str | None = None) -> _Symmetric | None:
+        piece = self._machine.piece_under(tensor)
+        if piece is None or not self.is_symm_mem_tensor(tensor):
+            return None
+        name = group_name or self._groups.get(piece.number) or dist.group.WORLD.group_name
+        found = self._handles.get((piece.number, name))
+        if found is None:
+            pad = Form((self._torchs.signal_pad_size,), (1,), torch.uint8)
+            signals = self._machine.take_beside(pad.bytes, 0, self._KIND)
+            made = self._machine.storages.make(pad, signals.address, signals)
+            found = _Symmetric(tensor, piece.bytes, c10d._resolve_process_group(name), made)
+            self._handles[piece.number, name] = found
+        return found
+
+    def is_symm_mem_tensor(self, tensor: torch.Tensor) -> bool:
+        piece = self._machine.piece_under(tensor)
+        if piece is None or piece.block is None:
+            return piece is not None and piece.kind == self._KIND
+        return self._pooled and bool(piece.block.pool.kind.private)
+
+    def get_mempool_allocator(self, device: Any) -> object:
+        self._pooled = True
+        return object()
+
+
+_OVER_SYMMETRIC: Final = {
+    "multimem_all_reduce_": ("all_reduce", "input"),
+    "multimem_one_shot_all_reduce": ("all_reduce", "input"),
+    "multimem_one_shot_all_reduce_out": ("all_reduce", "input"),
+    "one_shot_all_reduce": ("all_reduce", "input"),
+    "one_shot_all_reduce_out": ("all_reduce", "input"),
+    "one_shot_all_reduce_copy": ("all_reduce", "local_input"),
+    "one_shot_all_reduce_copy_out": ("all_reduce", "local_input"),
+    "two_shot_all_reduce_": ("all_reduce", "input"),
+    "two_shot_all_reduce_out": ("all_reduce", "input"),
+    "reduce_scatter_out": ("reduce_scatter", "input"),
+    "multimem_all_gather_out": ("all_gather", "out"),
+}
+"""Operators that ranks run together over such memory, as collectives, and the tensors whose bytes they count by."""
 
 
 class World:
@@ -351,7 +475,6 @@ class World:
         """Make "nccl" a backend that works for any rank of any world."""
         core: Any = torch._C._distributed_c10d
         fake: Any = core.FakeProcessGroup
-        _refuse_symmetric_memory(core)
         complete_groups((NCCL >> 32, NCCL >> 16 & 0xFFFF, NCCL & 0xFFFF))
         config = _Config(self.not_modelled)
 
@@ -407,8 +530,9 @@ class World:
         internals.forget_timers_of_cuda()
         Objects(self._note_read).install()
         _operands_looked_at_once()
-        library = torch.library.Library("c10d", "IMPL")
-        self._libraries.append(library)
+        library, symmetric = torch.library.Library("c10d", "IMPL"), torch.library.Library("symm_mem", "IMPL")
+        self._libraries += [library, symmetric]
+        _SymmetricMemory(self._machine, self._count_in).install(core, symmetric)
         for name in dir(self):
             if name.startswith("op_"):
                 with warnings.catch_warnings():
@@ -438,7 +562,9 @@ class World:
     # -- collectives -----------------------------------------------------------------------------------------------
 
     def _count(self, op: str, group: Any, tensors: Sequence[torch.Tensor]) -> None:
-        found = dist.ProcessGroup.unbox(group)
+        self._count_in(op, dist.ProcessGroup.unbox(group), tensors)
+
+    def _count_in(self, op: str, found: Any, tensors: Sequence[torch.Tensor]) -> None:
         name = found.group_desc or found.group_name
         key = (op, name)
         traffic = self.traffic.get(key)

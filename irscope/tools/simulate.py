@@ -259,7 +259,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
     found.started = tuple(dict.fromkeys(process.launchers.started))
     found.not_modelled = sorted(process.world.not_modelled)
     found.now = dict(process.machine.counters())
-    found.pinned_peak = process.pinned.peak
+    found.pinned_peak, found.beside_peak = process.pinned.peak, process.machine.beside_peak
     gpu = process.machine.gpu
     found.tape = _tape_of(process.machine.tape(), watch)
     _count_steps(found.tape, watch.begins, [*watch.steps, found.rest])

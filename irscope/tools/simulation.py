@@ -204,6 +204,8 @@ class Simulation(Reported):
     now: Mapping[str, int] = field(default_factory=dict)
     """Counters at the end, and their peaks since the program reset them."""
     pinned_peak: int = 0
+    beside_peak: int = 0
+    """Bytes of the device past the caching allocator: symmetric memory."""
     tape: Tape[Origin] = field(default_factory=Tape)
     """All that was asked of the allocator, with a span for each step; `replay` makes the requests again."""
     fullest: tuple[int, int] = (0, 0)
@@ -367,6 +369,7 @@ class Simulation(Reported):
             ],
             "answers": [{"line": one.line, "count": one.count, "value": one.value} for one in self.answers],
             "pinned_peak_bytes": self.pinned_peak,
+            "beside_peak_bytes": self.beside_peak,
             "files": [
                 {"path": file.path, "bytes": file.bytes, "line": file.line, "was_there": file.was_there, "kept": self._keeps(file)}
                 for file in self.files
@@ -430,6 +433,8 @@ class Simulation(Reported):
             "steps_count": len(self.steps),
             "pinned_host_bytes": self.pinned_peak,
         }
+        if self.beside_peak:
+            summary["symmetric_memory_bytes"] = self.beside_peak
         if self.line:
             summary["line"] = self.line
         notes = () if self.outcome != "oom" else ("--no-limit shows how much it needs, --try what would lower that",)
@@ -608,6 +613,7 @@ def _files_text(files: Sequence[Written], keeps: bool) -> str:
 def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> str:
     """Return whether what a document tells of fits, and by how much; `where` it does so."""
     device, room = target.device.title, target.device.room_bytes
+    room = None if room is None else room - document.get("beside_peak_bytes", 0)
     if document["outcome"] == "oom":
         missing = document.get("missing_bytes")
         least = ((document.get("fewest") or {}).get("peak") or {}).get("reserved")

@@ -1141,20 +1141,36 @@ print(tuple(x.grad.shape), tuple(y[torch.tensor([True, False, True, True])].shap
     assert done.returncode == 0 and done.stdout.startswith("(4, 6) (3, 6)\n"), done.stderr
 
 
-@pytest.mark.parametrize(
-    "asks",
-    [
-        "memory.empty(1024, device='cuda')",
-        "memory.rendezvous(torch.ones(4, device='cuda'), dist.group.WORLD)",
-        "torch.ops.symm_mem.fused_matmul_reduce_scatter(torch.ones(8, 8, device='cuda'), torch.ones(8, 8, device='cuda'), 'sum', 0, name)",
-    ],
-)
-def test_symmetric_memory_is_refused_by_name(tmp_path: Path, asks: str) -> None:
-    text = "import torch, torch.distributed as dist\nimport torch.distributed._symmetric_memory as memory\n"
-    text += f"dist.init_process_group('nccl')\nname = dist.group.WORLD.group_name\n{asks}\n"
-    done = simulate(tmp_path, text, "--world", "4")
-    assert done.returncode == 4 and done.stderr.splitlines()[-1].startswith("irscope: ") and "Traceback" not in done.stderr, done.stderr
-    assert (
-        "train.py:5: symmetric memory (torch.distributed._symmetric_memory, asynchronous tensor parallelism) is not simulated"
-        in done.stderr
-    )
+def test_symmetric_memory_is_beside_the_allocators(tmp_path: Path) -> None:
+    text = """
+import torch, torch.distributed as dist
+import torch.distributed._symmetric_memory as memory
+dist.init_process_group("nccl")
+name, free, shared = dist.group.WORLD.group_name, lambda: torch.cuda.mem_get_info()[0], torch.ops.symm_mem
+before = free()
+mine = memory.empty(1024, 1024, device="cuda")
+print(before - free(), torch.cuda.memory_allocated())
+handle = memory.rendezvous(mine, name)
+print(handle.rank, handle.world_size, handle.get_buffer(1, (512, 1024), torch.float32, 512 * 1024).shape, handle.get_signal_pad(1).shape)
+handle.barrier()
+print(shared.one_shot_all_reduce(mine, "sum", name).shape, shared.two_shot_all_reduce_(mine, "sum", name) is mine)
+del mine, handle
+print(before - free() - torch.cuda.memory_reserved())
+a, b = (torch.ones(1024, 1024, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+print(shared.fused_all_gather_matmul(a, [b], 0, name)[1][0].shape, shared.fused_matmul_reduce_scatter(a, b, "sum", 0, name).shape)
+with torch.cuda.use_mem_pool(memory.get_mem_pool(torch.device("cuda:0"))):
+    print(memory.rendezvous(torch.ones(4, device="cuda"), name).world_size, memory.rendezvous(a, name))
+"""
+    done = simulate(tmp_path, text, "--world", "4", "--rank", "2", "--format", "json")
+    # 4 MiB and the signals in pieces of 2 MiB; then what one rank gathers of another, 2 MiB, and the signals.
+    assert done.stderr.splitlines()[:6] == [
+        f"{6 << 20} 0",
+        "2 4 torch.Size([512, 1024]) torch.Size([2304])",
+        "torch.Size([1024, 1024]) True",
+        "0",
+        "torch.Size([4096, 1024]) torch.Size([256, 1024])",
+        "4 None",
+    ], done.stderr
+    said = json.loads(done.stdout)
+    assert said["beside_peak_bytes"] == 6 << 20
+    assert [(one["op"], one["calls"], one["bytes"]) for one in said["collectives"]] == [("all_reduce", 2, 8 << 20)]

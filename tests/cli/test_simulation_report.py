@@ -182,6 +182,7 @@ def test_the_document_has_the_keys_of_the_contract(tmp_path: Path) -> None:
         "line",
         "peak",
         "pinned_peak_bytes",
+        "beside_peak_bytes",
         "uses",
         "blocks",
         "settings",

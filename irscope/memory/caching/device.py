@@ -56,6 +56,13 @@ class Device:
         self.reserved_peak = max(self.reserved_peak, self.reserved)
         return True
 
+    def take_beside(self, size: int) -> bool:
+        """Take memory that is not the allocator's, if there is enough; a negative size gives it back."""
+        if self.physical + size > self.total:
+            return False
+        self.physical += size
+        return True
+
     def give_back(self, size: int) -> None:
         """Give memory back that was taken in one piece."""
         self.physical -= -(-size // SEGMENT_GRAIN) * SEGMENT_GRAIN
