@@ -191,7 +191,29 @@ def _grouped_product(target: Target, args: Sequence[Any], kwargs: Mapping[str, A
 
 # -- where they are taken ----------------------------------------------------------------------------------------------
 
-KERNELS: dict[str, Route] = {"aten::_grouped_mm": _grouped_product}
+
+def _counted(x: torch.Tensor, times: int) -> tuple[torch.Tensor, ...]:
+    """Return numbers of the channels of a batch, in float32 at least (ATen/native/cuda/Normalization.cu)."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return tuple(torch.empty(x.shape[1], dtype=dtype, device=x.device) for _ in range(times))
+
+
+def _sums_of_gradients(target: Target, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    _, _, mean, _, weight, *wanted = args
+    sums = (torch.empty_like(mean), torch.empty_like(mean)) if wanted[0] else (None, None)
+    return (*sums, *(torch.empty_like(mean if weight is None else weight) if each else None for each in wanted[1:]))
+
+
+_SYNCHRONISED: dict[str, Route] = {
+    "aten::batch_norm_stats": lambda target, args, kwargs: _counted(args[0], 2),
+    "aten::batch_norm_gather_stats": lambda target, args, kwargs: _counted(args[0], 2),
+    "aten::batch_norm_gather_stats_with_counts": lambda target, args, kwargs: _counted(args[0], 2),
+    "aten::batch_norm_elemt": lambda target, args, kwargs: torch.empty_like(args[0]),
+    "aten::batch_norm_backward_reduce": _sums_of_gradients,
+    "aten::batch_norm_backward_elemt": lambda target, args, kwargs: torch.empty_like(args[1]),
+}
+"""What SyncBatchNorm runs, which torch has neither shapes of nor kernels for on the host."""
+KERNELS: dict[str, Route] = {"aten::_grouped_mm": _grouped_product, **_SYNCHRONISED}
 """Routes at either level of recording."""
 ROUTES: dict[str, Route] = {
     **KERNELS,

@@ -1174,3 +1174,22 @@ with torch.cuda.use_mem_pool(memory.get_mem_pool(torch.device("cuda:0"))):
     said = json.loads(done.stdout)
     assert said["beside_peak_bytes"] == 6 << 20
     assert [(one["op"], one["calls"], one["bytes"]) for one in said["collectives"]] == [("all_reduce", 2, 8 << 20)]
+
+
+def test_batches_are_normalised_across_ranks(tmp_path: Path) -> None:
+    text = """
+import torch, torch.nn as nn, torch.distributed as dist
+dist.init_process_group("nccl")
+m = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Conv2d(3, 64, 1), nn.BatchNorm2d(64))).cuda().half()
+x = torch.randn(8, 3, 32, 32, device="cuda", dtype=torch.half)
+made = torch.ops.aten.batch_norm_stats(x, 1e-5)
+print([(tuple(part.shape), part.dtype) for part in made], made[0].device)
+y = m(x)
+y.float().sum().backward()
+print(tuple(y.shape), y.dtype, *(tuple(p.grad.shape) for p in m[1].parameters()), m[0].weight.grad.dtype)
+"""
+    done = simulate(tmp_path, text, "--world", "4")
+    assert done.stdout.splitlines()[:2] == [
+        "[((3,), torch.float32), ((3,), torch.float32)] cuda:0",
+        "(8, 64, 32, 32) torch.float16 (64,) (64,) torch.float16",
+    ], done.stderr
