@@ -369,7 +369,7 @@ class _SymmetricMemory:
 
         def run(*args: Any, **kwargs: Any) -> torch.Tensor:
             said = {**dict(zip(names, args, strict=False)), **kwargs}
-            self._count(op, c10d._resolve_process_group(said["group_name"]), [said[given]])
+            self._count(op, _group_named(said["group_name"]), [said[given]])
             made: torch.Tensor = said[written[-1]] if written else torch.empty_like(said[given])
             self._machine.forget(made)
             return made
@@ -394,13 +394,13 @@ class _SymmetricMemory:
         piece = self._machine.piece_under(tensor)
         if piece is None or not self.is_symm_mem_tensor(tensor):
             return None
-        name = group_name or self._groups.get(piece.number) or dist.group.WORLD.group_name
+        name = str(group_name or self._groups.get(piece.number) or c10d._get_default_group().group_name)
         found = self._handles.get((piece.number, name))
         if found is None:
             pad = Form((self._torchs.signal_pad_size,), (1,), torch.uint8)
             signals = self._machine.take_beside(pad.bytes, 0, self._KIND)
             made = self._machine.storages.make(pad, signals.address, signals)
-            found = _Symmetric(tensor, piece.bytes, c10d._resolve_process_group(name), made)
+            found = _Symmetric(tensor, piece.bytes, _group_named(name), made)
             self._handles[piece.number, name] = found
         return found
 
@@ -413,6 +413,11 @@ class _SymmetricMemory:
     def get_mempool_allocator(self, device: Any) -> object:
         self._pooled = True
         return object()
+
+
+def _group_named(name: str) -> Any:
+    module: Any = c10d
+    return module._resolve_process_group(name)
 
 
 _OVER_SYMMETRIC: Final = {
