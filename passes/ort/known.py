@@ -50,6 +50,8 @@ _SPATIAL: Final = frozenset(
 """Operators that compute all sizes but those of batch and channels."""
 _SCALED: Final = frozenset(["Resize", "Tile", "Upsample"])
 """Operators that compute all sizes, also where a factor is 1."""
+_WITHOUT_SHAPES: Final = "ai.onnx.ml::"
+"""The domain whose schemas infer element types, and no shapes."""
 MOST_AXES: Final = 64
 _LOOKING: Final = frozenset(["Reshape", "Slice"])
 """Operators whose elements are looked at here, not by their rules alone."""
@@ -284,6 +286,8 @@ class _Session(Inference):
                 # Nothing but the number of axes is known: no symbols for sizes that are asked for.
                 return [tensor(given.dtype, tuple([self._open() for _ in range(target[0])]))]
         inferred = super()._infer(node, spec)
+        if node.source.startswith(_WITHOUT_SHAPES):
+            return [tensor(type_.dtype, None) if isinstance(type_, TensorType) else type_ for type_ in inferred]
         if name == "Reshape" and not self._knows_values(node):
             is_old = _version(node) < _RANKED_RESHAPE
             return [tensor(type_.dtype, None) if isinstance(type_, TensorType) and is_old else self._all_open(type_) for type_ in inferred]

@@ -101,6 +101,9 @@ def sizes_of(model: onnx.ModelProto, said: Mapping[str, int]) -> dict[str, int]:
                 place = f"{value_info_proto.name}:{axis}"
                 name = dim.dim_param or place
                 size = by_name.setdefault(name, said.get(name, _usual(name, axis, len(dims), is_image)))
+                if " + " in name and name not in said:
+                    # Such as "past_sequence_length + sequence_length": a sum of sizes that other inputs have.
+                    size = sum(said.get(part, by_name.get(part, _usual(part, 1, 2, is_image=False))) for part in name.split(" + "))
                 sizes[place] = said.get(place, size)
     return sizes
 
@@ -337,13 +340,15 @@ def main() -> None:
     parser.add_argument(
         "--held-back", choices=("with", "without", "only"), default="with", help="the third of the files that nothing is tuned on"
     )
+    parser.add_argument("--sizes", default="", metavar="NAME=SIZE,...", help="sizes of free dimensions, by name")
     parser.add_argument("--shapes", action="store_true", help="compare shapes of all values instead")
     parser.add_argument("--steps", action="store_true", help="of one file, where bytes requested begin to differ")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     by_name = {one.name: one for one in listed()}
     paths = [found for path in chosen.models for found in (sorted(path.glob("*.onnx")) if path.is_dir() else [path])]
-    files = [(path, by_name.get(path.name, WildFile("", "", path.name, "1", 0))) for path in paths]
+    named = {name: int(size) for name, _, size in (pair.partition("=") for pair in chosen.sizes.split(",") if pair)}
+    files = [(path, by_name.get(path.name, WildFile("", "", path.name, "1", 0, named))) for path in paths]
     files = [(path, one) for path, one in files if chosen.held_back == "with" or one.held_back is (chosen.held_back == "only")]
     if chosen.keep is not None:
         chosen.keep.mkdir(parents=True, exist_ok=True)
@@ -354,7 +359,7 @@ def main() -> None:
         path, one = files[0]
         print(json.dumps(list(shapes(path, one)) if chosen.shapes else asdict(row(path, chosen.way, one, chosen.keep))))
         return
-    common = ["--one", *(["--keep", str(chosen.keep)] if chosen.keep is not None else [])]
+    common = ["--one", "--sizes", chosen.sizes, *(["--keep", str(chosen.keep)] if chosen.keep is not None else [])]
     if chosen.shapes:
         for path, _ in files:
             found = json.loads(limited([str(path), "--shapes", *common]).splitlines()[-1])
