@@ -605,9 +605,10 @@ def _files_text(files: Sequence[Written], keeps: bool) -> str:
     count = "the file" if len(files) == 1 else f"{len(files)} files"
     what = f"{count} that the program wrote ({bytes_text(sum(file.bytes for file in files))})"
     if not keeps:
-        return f"{what} vanished with it, as values of the device are not computed; --keep-files keeps new files"
+        were = "was" if len(files) == 1 else "were"
+        return f"{what} {were} deleted when it ended, as simulated tensors have no values; --keep-files keeps new files"
     before = sum(file.was_there for file in files)
-    return f"{what} stayed" + (f", but for {before} that were there before and are as they were" if before else "")
+    return f"{what} stayed" + (f", except {before} that existed before, which are unchanged" if before else "")
 
 
 def verdict_of(document: Mapping[str, Any], target: Target, where: str = "") -> str:

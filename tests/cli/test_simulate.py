@@ -150,7 +150,7 @@ def test_nothing_is_left_behind(tmp_path: Path, keeps: bool) -> None:
     }
     [said] = [one["message"] for one in found["diagnostics"] if one["code"] == "IRS653"]
     assert said.startswith("4 files that the program wrote (8.")
-    assert ("but for 2 that were there before and are as they were" if keeps else "vanished with it") in said
+    assert ("except 2 that existed before, which are unchanged" if keeps else "were deleted when it ended") in said
 
 
 SHARDS = """
