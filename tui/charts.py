@@ -330,10 +330,15 @@ class Timeline(StepChart):
 
     names_window_from = 6
 
-    def __init__(self, values: Sequence[int | None] | Floats, kind: Kind) -> None:
+    def __init__(self, values: Sequence[int | None] | Floats, kind: Kind, modelled: Mask | None = None) -> None:
+        """`modelled` says at which steps something in the total is modelled."""
         if not isinstance(values, np.ndarray):
             values = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         super().__init__(values, kind=kind)
+        self.modelled = modelled
+
+    def is_modelled(self, step: int) -> bool:
+        return self.modelled is not None and bool(self.modelled[step])
 
     @property
     def values(self) -> list[int | None]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.errors import Cancelled, IrscopeError
 from irscope.immutable import immutable
@@ -137,7 +139,8 @@ class Results:
             return None, ""
         measured = self.sum_for(binding)
         if measured is not None and not self.lives.live.unsized:
-            return Timeline(measured.heights, Kind.BYTES), ""
+            unsure = [*measured.modelled.values()]
+            return Timeline(measured.heights, Kind.BYTES, np.any(unsure, axis=0) if unsure else None), ""
         assumed = ""
         if self.lives.depends(binding):
             assumed = replace(self.context, binding=binding).assumed

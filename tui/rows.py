@@ -68,7 +68,7 @@ class TableColumn:
         whole = self.width if self.grows else max(least, min(self.width, int(width * self.share)))
         if needs:
             least = min(least, needs)
-            whole = whole if self.grows else min(max(needs, least), _WIDEST)
+            whole = whole if self.grows else min(max(needs, least), _WIDEST if self.share == 1 else whole)
         return ColumnRoom(whole, least, self.rank, self.grows, needs)
 
     def line(self, row: int, room: int, symbols: Symbols, cut: Callable[[str], str] = str) -> Line:

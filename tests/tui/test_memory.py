@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.pilot import Pilot
 
 from irscope.errors import PassError
 from irscope.frontends.base import LoadOptions
@@ -19,6 +21,7 @@ from irscope.report.values import Provenance, Quantity, bare
 from irscope.session import open_model
 from irscope.tools.fit import fit
 from irscope.tui.analyses import analysis_of, report_of
+from irscope.tui.app import IrscopeApp
 from irscope.tui.browse.model import Browse
 from irscope.tui.charts import Stack
 from irscope.tui.command import Source
@@ -28,6 +31,7 @@ from irscope.tui.memory.views import Counters, Verdict, counters_of
 from irscope.tui.results import Alive
 from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from tests.tables import every
+from tests.tui.driving import drive, press
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
 
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -460,3 +464,24 @@ def test_parts_by_name_add_up_whatever_is_alive(rows: list[tuple[int, int, int, 
         assert np.sum(list(parts.values()), axis=0).tolist() == (total + 7).tolist()
         assert parts[REST].tolist() == [7.0] * 10
         assert len(parts) <= 14
+
+
+@pytest.mark.slow
+def test_the_cursor_stays_where_several_steps_are_of_one_node(tmp_path: Path) -> None:
+    """XLA runs some nodes again inside other kernels: such steps have one row of the tree, and yet each is a step."""
+    path = tmp_path / "grad.mlir"
+    path.write_bytes(gzip.decompress((Path(__file__).parents[1] / "data" / "jax" / "cnn_grad.mlir.gz").read_bytes()))
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        await press(app, pilot, "2")
+        memory = app.session["memory"]
+        rows = memory.found.lives.steps.rows.tolist()
+        assert len(set(rows)) < len(rows) and memory.step == memory.stack.peak
+        await press(app, pilot, "home")
+        for step in range(len(rows)):
+            assert memory.step == memory.step_of_selected == step
+            await pilot.press("right")
+        await press(app, pilot, "1", "2")
+        assert memory.step == len(rows) - 1
+
+    drive(open_model(path), steps)

@@ -11,7 +11,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Graph, Node
 from irscope.ir.program import Program
 from irscope.ir.types import tensor
-from irscope.tui.browse.outline import Group, Item, Outline, TreeModel, build_outline
+from irscope.tui.browse.outline import Group, Item, Outline, Steps, TreeModel, build_outline
 from tests.tui.models import EMPTY, FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS, program
 
 
@@ -51,6 +51,13 @@ def test_every_row_knows_its_step() -> None:
     steps = outline.program_order
     assert [steps.at(row) for row in range(len(outline))] == [0, 0, 1, 1, 1, 1, 1, 1, 1, 2, None, None, None, None]
     assert [outline.items[row].name for row in steps.rows.tolist()] == ["before", "y", "after"]
+
+
+def test_a_node_that_runs_at_several_steps_is_at_the_first_of_them() -> None:
+    outline = build_outline(program(TWO_LAYERS))
+    first, second, *_ = program_order = [item for item in outline.items if isinstance(item, Node)]
+    steps = Steps(outline, [second, first, second, *program_order[2:]])
+    assert [steps.step_of(node) for node in (first, second)] == [1, 0]
 
 
 def test_a_module_called_twice_has_two_rows() -> None:

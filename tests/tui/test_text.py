@@ -166,7 +166,7 @@ def test_table_lines_at_80_columns() -> None:
     assert [text_of(model.table.row_line(row, 80, selected=row == 2)).rstrip() for row in range(3)] == [
         " ▾ block                                                  264.19 K      9.00 KiB",
         "   ▾ fc1                                                  132.10 K      4.00 KiB",
-        "▌    fc1 nn.linear %hidden     f32[4,256]                 132.10 K      4.00 KiB",
+        "▌    fc1 nn.linear %hidden                 f32[4,256]     132.10 K      4.00 KiB",
     ]
 
 

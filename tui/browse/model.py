@@ -322,6 +322,8 @@ _FLOPS, _FORMULA, _LAST, _LONGEST_LAST = 10, 16, 13, 24
 _NARROWEST_TREE, _NARROWEST_TYPE, _WIDEST_TYPE, _TYPE_SHARE = 22, 12, 40, 0.3
 _TYPE = 1
 """The number of the column of types."""
+_MOST_MEASURED = 2_000
+"""Rows of a model whose column of types is as wide as the longest; it takes some milliseconds to look at them."""
 _LEAST_NAME = 3
 _MOST_INDENT = 0.5
 """Deeply nested rows leave at least this share of the tree's width to their text."""
@@ -487,13 +489,22 @@ class TreeTable(Rows):
         # A tree that shows modules alone has no types.
         return number == _TYPE and len(self.tree) > 0 and not bool((self.outline.operators[0][self.tree.visible] >= 0).any())
 
-    def type_cell(self, row: int, width: int) -> Line:
+    def needs(self, number: int) -> int:
+        # Of all rows, so that columns stay where they are while modules open.
+        if number != _TYPE or len(self.outline) > _MOST_MEASURED:
+            return 0
+        longest = max((display_width("".join(self._type_of(row))) for row in range(len(self.outline))), default=0)
+        return min(max(longest, _NARROWEST_TYPE), _WIDEST_TYPE)
+
+    def _type_of(self, row: int) -> tuple[str, str]:
         """Return the type of the first result, and how many results there are besides."""
         item = self.outline.items[row]
         if isinstance(item, Group) or not item.outputs:
-            return (Span(" " * width),)
-        text = self.symbols.clean(item.outputs[0].type.text)
-        more = f" +{len(item.outputs) - 1}" if len(item.outputs) > 1 else ""
+            return "", ""
+        return self.symbols.clean(item.outputs[0].type.text), f" +{len(item.outputs) - 1}" if len(item.outputs) > 1 else ""
+
+    def type_cell(self, row: int, width: int) -> Line:
+        text, more = self._type_of(row)
         role: Role = "unknown" if text.startswith(self.symbols.unknown) or text.endswith("[*]") else "plain"
         text = cut_middle(text, width - len(more), self.symbols.glyphs.ellipsis)
         return (Span(fit(text + more, width, self.symbols), role),)

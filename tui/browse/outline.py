@@ -101,7 +101,7 @@ class Steps:
         found = np.array([row_of.get(node, _NONE) for node in nodes], dtype=np.int32)
         self._step: Rows = np.full(len(outline), _NONE, dtype=np.int32)
         known = np.flatnonzero(found >= 0).astype(np.int32)
-        self._step[found[known]] = known
+        self._step[found[known[::-1]]] = known[::-1]  # the first, where a node runs at several
         # What a runtime runs and the model does not name stands where the step before it does.
         before = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found), dtype=np.int32), 0))
         self.rows: Rows = np.maximum(found[before], 0)

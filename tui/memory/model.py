@@ -149,18 +149,19 @@ class Memory(MemoryView):
         self.found, self.error = found, None
         self._names = None
         self.update()
-        here = self.step_of_selected
-        if first and self.stack is not None and self.stack.peak is not None and here in (None, 0):
+        if first and self.stack is not None and self.stack.peak is not None and self.step == 0:
             self.go_to(self.stack.peak)
         else:
-            self.go_to(here or 0)
+            self.go_to(self.step_of_selected or 0)
 
     @property
     def step_of_selected(self) -> int | None:
         """Return the step of what all screens have selected, in the order of this answer."""
         if self.found is None or self.browse.is_empty:
             return None
-        return self.found.lives.steps.at(self.browse.selected)
+        steps = self.found.lives.steps
+        # Several steps may stand at one row: the cursor stays at its own.
+        return self.step if len(steps) and steps.row(self.step) == self.browse.selected else steps.at(self.browse.selected)
 
     def fail(self, error: IrscopeError) -> None:
         """Note that the computation failed."""
