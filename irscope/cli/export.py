@@ -20,7 +20,7 @@ from irscope.frontends.zoo.names import is_name, is_script
 from irscope.frontends.zoo.packages import check_installed
 from irscope.ir.printer import print_program
 from irscope.ir.program import Runtime
-from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot_bytes, steps_table
+from irscope.passes.exports import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot_bytes, steps_table
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.order.plan import Plan, address_map, minimalloc_csv, plan_json

@@ -38,7 +38,7 @@ from irscope.measure.record.request import ORT, TORCH, InputSpec, Loop, Options,
 from irscope.recording.records import Input, ModelRecord, Recording
 from irscope.report.printable import printable
 from irscope.session import file_digest, open_model
-from irscope.tools.record import FACTORY, STEP_FACTORY
+from irscope.tools.capture import FACTORY, STEP_FACTORY
 from irscope.tools.recorded import STEP_PICTURES, batches_document, failure_text, picture_words, recorded_panels, recording_document
 
 _FORMATS = {"pt2": TORCH, "torchscript": TORCH, "onnx": ORT}

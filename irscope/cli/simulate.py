@@ -42,8 +42,8 @@ from irscope.report.printable import printable
 from irscope.report.report import Document, ModelInfo
 from irscope.tools.config import device_for
 from irscope.tools.simulate import Interrupted, check_script, simulate_script
+from irscope.tools.simulate_many import Tried, try_settings
 from irscope.tools.simulate_ranks import Program, Ranks, all_ranks, run_otherwise
-from irscope.tools.simulate_settings import Tried, try_settings
 from irscope.tools.simulation import Options, Simulation, error_line, world_of
 from irscope.tools.simulation_files import KINDS, write_simulation
 
@@ -244,7 +244,7 @@ class Command:
     def _runs(self, args: argparse.Namespace, program: Program, options: Options) -> int:
         """Run the program several times: for the largest size of an option of its own, or for each combination of values."""
         from irscope.tools.fit_runs import Range, fit_program  # it imports all that plans steps
-        from irscope.tools.simulate_grid import Axis, run_grid
+        from irscope.tools.simulate_many import Axis, run_grid
 
         option = "--fit" if args.fit else "--grid" if args.grid else "--gpus"
         asked = {"--rank all": args.rank == "all", "--try": args.tries, "--try-compile": args.try_compile, "--no-limit": args.no_limit}

@@ -21,8 +21,7 @@ from irscope.report.names import ranks_text
 from irscope.report.report import Report, Reported, diagnostic_json
 from irscope.report.table import Table
 from irscope.report.units import bytes_text
-from irscope.tools.generate_formulas import peak_formulas
-from irscope.tools.generate_times import UNITS, GenerationTimes, generation_times
+from irscope.tools.generate_laws import UNITS, GenerationTimes, generation_times, peak_formulas
 from irscope.tools.simulate import current_process, run_own
 from irscope.tools.simulation import Options, Simulation, grouped, verdict_of
 from irscope.weights.schemes import parse_scheme

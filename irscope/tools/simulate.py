@@ -268,7 +268,7 @@ def _finish(found: Simulation, process: Process, watch: Watch) -> None:
 
 def _history(process: Process, watch: Watch, options: Options, begin: int) -> list[dict[str, Any]]:
     """Return what the allocator did from a request on: all is asked again of an allocator like the program's, with notes."""
-    from irscope.passes.exports.timeline import allocations_of_program, trace
+    from irscope.passes.exports import allocations_of_program, trace
 
     target = process.machine.target
     tape = _tape_of(process.machine.tape(), watch)

@@ -16,7 +16,7 @@ import irscope
 from irscope.devices.catalogue import SNAPSHOT_DEVICE
 from irscope.files import write_binary, write_text
 from irscope.memory.tape import COUNTERS, Bytes, Origin, Outcome, Replayed, Tape
-from irscope.passes.exports.timeline import AllocatorLog, Refusal, allocations_of_program, chrome_trace, snapshot_bytes
+from irscope.passes.exports import AllocatorLog, Refusal, allocations_of_program, chrome_trace, snapshot_bytes
 from irscope.recording import (
     COLD,
     WARM,

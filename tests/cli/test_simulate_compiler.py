@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from irscope.errors import UsageError
-from irscope.tools.simulate_settings import candidates
+from irscope.tools.simulate_many import candidates
 from irscope.tools.simulation import Options
 from tests.cli.test_simulate import simulate
 

@@ -18,7 +18,7 @@ from irscope.ir.dims import bind
 from irscope.ir.graph import Graph
 from irscope.ir.program import EXPORTED, FORMAT_TRAITS, Program, Traits
 from irscope.ir.types import UNKNOWN_TENSOR
-from irscope.passes.exports.timeline import steps_table
+from irscope.passes.exports import steps_table
 from irscope.passes.graph.alias import Alias
 from irscope.passes.lifetimes.lives import LiveRange
 from irscope.passes.lifetimes.timeline import windows

@@ -14,7 +14,7 @@ from irscope.frontends.files.snapshot import Snapshot, SnapshotBlock, line_of
 from irscope.frontends.files.snapshotstream import Frame
 from irscope.immutable import immutable
 from irscope.memory.run import Lives, Row, summed
-from irscope.passes.exports.timeline import CALLED, PHASE_MARK
+from irscope.passes.exports import CALLED, PHASE_MARK
 from irscope.passkit.script import LIBRARIES
 from irscope.training import WORLD_CATEGORIES
 

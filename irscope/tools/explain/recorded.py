@@ -10,7 +10,7 @@ import irscope
 from irscope.devices.catalogue import SNAPSHOT_TORCH
 from irscope.frontends.files.snapshot import Annotation, Snapshot
 from irscope.frontends.files.snapshotstream import Columns, Frame
-from irscope.passes.exports.timeline import PHASE_MARK
+from irscope.passes.exports import PHASE_MARK
 from irscope.recording import (
     WARM,
     Counters,

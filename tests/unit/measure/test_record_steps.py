@@ -13,7 +13,7 @@ from irscope.errors import PassError  # noqa: E402  # only where torch is instal
 from irscope.measure.record.process import record_in_process  # noqa: E402
 from irscope.measure.record.request import Loop, Options, Request  # noqa: E402
 from irscope.recording import ModelRecord, Recording, peak_of, read_recording, without_workspaces  # noqa: E402
-from irscope.tools.record import STEP_FACTORY  # noqa: E402
+from irscope.tools.capture import STEP_FACTORY  # noqa: E402
 from irscope.tools.recorded import peak_parts, recording_report, spent_of, time_tables  # noqa: E402
 from irscope.training import StepOptions, StepSetup  # noqa: E402
 from tests.forked import python  # noqa: E402

@@ -14,7 +14,7 @@ import pytest
 
 from irscope.cli.main import main
 from irscope.ir.parser import parse_program
-from irscope.passes.exports.timeline import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot
+from irscope.passes.exports import AllocatorLog, allocations_of, chrome_trace, requests_of, snapshot
 from irscope.passes.memory.cuda import CudaMemory
 from irscope.passes.memory.liveness import Liveness
 from irscope.passkit.manager import Manager

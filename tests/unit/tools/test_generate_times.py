@@ -11,7 +11,7 @@ from irscope.devices import find_device
 from irscope.frontends.generation.program import Run, Wish
 from irscope.memory.growth import Cut
 from irscope.memory.tape import Queued, Ran, Tape
-from irscope.tools.generate_times import generation_times
+from irscope.tools.generate_laws import generation_times
 from tests.unit.ops.calling import make_call, t
 
 GIB = 2**30

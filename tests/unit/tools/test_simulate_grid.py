@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from irscope.devices import Target, find_device
-from irscope.tools.simulate_grid import Axis, Combination, Grid
+from irscope.tools.simulate_many import Axis, Combination, Grid
 
 RUNS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5), st.sampled_from(["fits", "perhaps", "oom"])), min_size=1, max_size=8)
 
