@@ -80,7 +80,8 @@ def _copies(kernels: Kernels, device: Device, answer: Callable[..., Any], answer
             machine.queue(_copied(into, source))
             values.between(into, source)
             return into
-        if into.dtype is source.dtype and into.is_contiguous() and source.is_contiguous() and into.shape == source.shape:
+        # Parameters of lazy modules have a size before they have a shape.
+        if into.dtype is source.dtype and into.is_contiguous() and source.is_contiguous() and into.size() == source.size():
             return across(into, source, non_blocking)
         # As copy_requires_temporaries in ATen/native/cuda/Copy.cu: types are converted on the device only where the host does not wait.
         if source.is_cuda == non_blocking:

@@ -1193,3 +1193,13 @@ print(tuple(y.shape), y.dtype, *(tuple(p.grad.shape) for p in m[1].parameters())
         "[((3,), torch.float32), ((3,), torch.float32)] cuda:0",
         "(8, 64, 32, 32) torch.float16 (64,) (64,) torch.float16",
     ], done.stderr
+
+
+def test_modules_without_shapes_yet_are_moved_to_the_device(tmp_path: Path) -> None:
+    text = """
+import torch
+m = torch.nn.Sequential(torch.nn.LazyLinear(16), torch.nn.LazyLinear(2)).cuda().to("cuda")
+print(tuple(m(torch.randn(4, 8, device="cuda")).shape), tuple(m[0].weight.shape), m[0].weight.device)
+"""
+    done = simulate(tmp_path, text)
+    assert done.stdout.startswith("(4, 2) (16, 8) cuda:0\n"), done.stderr
