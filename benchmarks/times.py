@@ -20,7 +20,7 @@ import pickle
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +314,6 @@ def everything(parts: Iterable[Rows]) -> list[tuple[Rows, np.ndarray]]:
 def fit_all(parts: Mapping[tuple[str, str, str], Rows]) -> dict[str, Any]:
     """Fit each device near what is expected of all, and training beside its inference."""
     shown: dict[str, Any] = {}
-    inference = {key: rows for key, rows in parts.items() if key[1] == "infer" and find_device(key[0]).kind == "gpu"}
     for device in dict.fromkeys(key[0] for key in parts if key[1] == "infer"):
         is_gpu = find_device(device).kind == "gpu"
         keys = [key for key in parts if key[0] == device and key[1] == "infer"]
@@ -326,10 +325,16 @@ def fit_all(parts: Mapping[tuple[str, str, str], Rows]) -> dict[str, Any]:
             told(" ".join(key), rows, rows.predicted(table))
         ratios = [rows.real / found for rows, found in zip(own, predicted, strict=True)]
         shown[device] = {"shares": table, "eager": interval(ratios)}
-        if is_gpu and len(inference) > len(keys):
-            without = fitted(everything(rows for key, rows in inference.items() if key[0] != device), prior, weight)
-            for key, rows in zip(keys, own, strict=True):
-                told(" ".join((*key, "device left out")), rows, rows.predicted(without))
+    ratios = []
+    for key, rows in parts.items():
+        if key[1] == "infer" and (clock := without(key[0], shown)) is not None:
+            found = replace(rows, machine=clock.machine).predicted(clock.table)
+            told(" ".join((*key, "by", clock.fitted_on)), rows, found)
+            ratios.append(rows.real / found)
+    if ratios:
+        low, high = (choose(np.quantile(found, part) for found in ratios) for choose, part in ((min, 0.05), (max, 0.95)))
+        holds = ", ".join(f"{np.mean((found >= low) & (found <= high)):.1%}" for found in ratios)
+        print(f"devices left out: real of predicted {low:.3g} to {high:.3g}, which holds for {holds}")
     for key, rows in parts.items():
         if key[1] == "train":
             clock = clock_of(find_device(key[0]), "training")
@@ -338,6 +343,16 @@ def fit_all(parts: Mapping[tuple[str, str, str], Rows]) -> dict[str, Any]:
             told(" ".join(key), rows, found)
             shown.setdefault(key[0], {})["training"] = fitted(everything([rows]), clock.table, 10.0), interval([rows.real / found])
     return shown
+
+
+def without(device: str, shown: Mapping[str, Any]) -> clocks.Clock | None:
+    """Return the clock that a device would have if no time of it were known: by the shares just fitted to others."""
+    tables = {
+        name: replace(table, shares=shown[name]["shares"])
+        for name, table in clocks.constants().tables.items()
+        if name in shown and name != device and table.capability and find_device(device).kind == "gpu"
+    }
+    return clock_of(find_device(device), tables=tables) if tables else None
 
 
 def write(shown: Mapping[str, Any], keep: bool) -> None:

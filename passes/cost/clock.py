@@ -211,6 +211,8 @@ class EfficiencyJson:
     tables: Mapping[str, TableJson]
     foreign_spread: tuple[float, float]
     """The same as `spread` for a device that no time was known of, as it was for each device left out."""
+    limited_spread: tuple[float, float]
+    """The same for one whose power holds its peak down, and for processors: no such device could be left out."""
     host_seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds of the host for an operator that starts a kernel, for one that does not, and for a kernel of a compiled program."""
 
@@ -269,16 +271,18 @@ class Clock:
         return max(seconds * low, least), max(seconds * high, least)
 
 
-def clock_of(device: DeviceProfile, work: Work = "eager") -> Clock | None:
-    """Return the clock of a device for a kind of work; None where its bandwidth or its rates are not known."""
+def clock_of(device: DeviceProfile, work: Work = "eager", tables: Mapping[str, TableJson] | None = None) -> Clock | None:
+    """Return the clock of a device for a kind of work; None where its bandwidth or its rates are not known. `tables` are those to choose
+    from, by default all that come with irscope."""
     missing = missing_figure(device)
     if missing:
         return None
     assert device.bandwidth is not None
     found = constants()
-    name, table = _table_of(device, found.tables)
+    name, table = _table_of(device, found.tables if tables is None else tables)
     rates = Rates(device)
-    moved = 1.0 if name == device.name or device.kind == "cpu" else _reached(device) / _reached(find_device(name))
+    fitted_on = device if name == device.name else find_device(name)
+    moved, clocked = _reached(device) / _reached(fitted_on), _clocked(device) / _clocked(fitted_on)
     products, convolutions = (
         {bits: figure[1].hi * moved for bits, dtype in _DTYPES.items() if (figure := rates.product(dtype, kind)) is not None}
         for kind in ("", "convolution")
@@ -286,13 +290,13 @@ def clock_of(device: DeviceProfile, work: Work = "eager") -> Clock | None:
     machine = Machine(
         products,
         convolutions,
-        rates.vector("f32") or products[32],
+        (rates.vector("f32") or products[32]) * clocked,
         device.bandwidth.hi,
         device.multiprocessors or 1,
         float(device.cache_bytes),
         fuses_bias=device.kind == "cpu",
     )
-    wide = found.foreign_spread
+    wide = found.foreign_spread if _reached(device) == _clocked(device) and device.kind != "cpu" else found.limited_spread
     spread = (
         table.spread
         if name == device.name
@@ -305,24 +309,26 @@ def clock_of(device: DeviceProfile, work: Work = "eager") -> Clock | None:
     return Clock(device, machine, shares, work, name, spread, f"{source.text}, {source.date} ({table.how})")
 
 
+def _clocked(device: DeviceProfile) -> float:
+    """Return the clock that a device is expected to run at, of the printed one: about half-way between that and the highest."""
+    return (1.0 + device.boost) / 2.0
+
+
 def _reached(device: DeviceProfile) -> float:
-    """Return how much of its printed peak a device is expected to reach, by its clock and its power.
+    """Return how much of its printed peak a device is expected to reach: by its clock, or by its power where that feeds less.
 
-    Cards run about half-way between the clock that is printed and the highest one. Where the peak is more than the power feeds, the
-    clock falls: power follows about the square of the rate.
+    Power follows about the square of the rate.
     """
-    part = 1.0
-    if device.clock is not None and device.max_clock is not None:
-        part = (1.0 + device.max_clock.hi / device.clock.hi) / 2.0
     peak = Rates(device).product("f16")
-    if device.power is not None and peak is not None:
-        part *= min(1.0, math.sqrt(_FED_BY_A_WATT * device.power.hi / peak[1].hi))
-    return part
+    if device.kind == "cpu" or device.power is None or peak is None:
+        return _clocked(device)
+    return min(_clocked(device), math.sqrt(_FED_BY_A_WATT * device.power.hi / peak[1].hi))
 
 
-_FED_BY_A_WATT: Final = 0.53e12
+_FED_BY_A_WATT: Final = 0.55e12
 """FLOP/s of 16 bits. An A100 (0.78e12 of its printed peak a watt) and an H100 (1.41e12) reach 0.8 and 0.6 of what GeForce cards (0.2 to
-0.37e12) reach of theirs, by the throughputs of MPT models in llm-foundry's benchmarks."""
+0.37e12) reach of theirs, by the throughputs of MPT models in llm-foundry's benchmarks; cuBLAS reaches 229e12 FLOP/s of the 439e12 of an
+RTX PRO 6000 Max-Q (1.46e12 a watt) by github.com/waynehacking8/blackwell-tensorcore-kernels."""
 
 
 def missing_figure(device: DeviceProfile) -> str:

@@ -194,7 +194,16 @@ def test_a_device_without_times_of_its_own_has_a_wider_interval() -> None:
     assert own.clock.is_own and other.clock.fitted_on == "rtx-4090" and not other.clock.is_own
     for found in (own, other):
         assert found.seconds and found.low and found.high
-    assert other.high / other.low > own.high / own.low  # type: ignore[operator]
+    # As shares of the prediction: the least time may cut an interval off.
+    (low, high), (own_low, own_high) = other.clock.spread["eager"], own.clock.spread["eager"]
+    assert low < own_low and high > own_high
+
+
+def test_the_interval_of_a_device_that_its_power_holds_down_is_wider_than_that_of_one_left_out() -> None:
+    left_out, held = (timing(product(8192), name).clock for name in ("rtx-5080", "rtx-pro-6000-maxq"))
+    assert left_out is not None and held is not None and left_out.fitted_on == held.fitted_on == "rtx-5090"
+    wide, wider = left_out.spread["eager"], held.spread["eager"]
+    assert wider[0] < wide[0] < 1 < wide[1] < wider[1]
 
 
 def share_of_peak(device: str, peak: float) -> float:
@@ -208,6 +217,19 @@ def share_of_peak(device: str, peak: float) -> float:
 def test_products_of_data_centre_devices_reach_what_whole_steps_reached(device: str, peak: float, step: float) -> None:
     # llm-foundry's best hardware utilisation of a 13b model: whole steps, of which products are four fifths.
     assert 0.9 * step < share_of_peak(device, peak) < 1.3 * step
+
+
+def test_a_product_on_a_card_of_300_watts_takes_about_what_cublas_took() -> None:
+    # 8,192 cubed in f16: 229 TFLOP/s by github.com/waynehacking8/blackwell-tensorcore-kernels.
+    seconds = timing(product(8192, 8192, 8192), "rtx-pro-6000-maxq").seconds
+    assert seconds == pytest.approx(2 * 8192**3 / 229e12, rel=0.12)
+
+
+def test_a_processor_runs_above_its_printed_clock_as_far_as_the_one_with_times_does() -> None:
+    clock = timing(product(64), "i7-12700h").clock
+    assert clock is not None
+    # 2.3 to 4.7 GHz, 3.3 to 4.8 GHz.
+    assert clock.machine.rates[32] == pytest.approx(0.6592e12 * (1 + 4.7 / 2.3) / (1 + 4.8 / 3.3))
 
 
 def test_a_device_that_its_power_feeds_reaches_more_of_its_peak() -> None:
