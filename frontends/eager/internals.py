@@ -136,11 +136,14 @@ def neighbours_message(frame: FrameType | None) -> Any:
 def fake_groups() -> tuple[type, Callable[[int, int, Any], Any]]:
     """Return the class of a fake process group's options, and what makes a group of a rank, a size and options.
 
-    Until 2.8 a group has no options of its own, and its class makes it.
+    Until 2.9 its class makes it, and until 2.8 it has no options of its own.
     """
-    fake: Any = torch._C._distributed_c10d.FakeProcessGroup
+    core: Any = torch._C._distributed_c10d
+    fake = core.FakeProcessGroup
     if hasattr(fake, "_create_internal"):
         return fake.Options, fake._create_internal
+    if fake.Options is not core.Backend.Options:
+        return fake.Options, fake
 
     class Options(fake.Options):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -90,7 +90,7 @@ def test_triton_is_asked_for_again() -> None:
     assert not _triton.has_triton_package.cache_info().currsize
 
 
-def test_fake_groups_are_made_in_both_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fake_groups_are_made_in_every_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     core = torch._C._distributed_c10d
     options, made_by = internals.fake_groups()
     assert made_by(2, 4, options()).rank() == 2
@@ -106,6 +106,19 @@ def test_fake_groups_are_made_in_both_layouts(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(core, "FakeProcessGroup", Old)
     options, made_by = internals.fake_groups()
     assert made_by(2, 4, options()).rank == 2
+
+    class WithOptions:
+        """As FakeProcessGroup in 2.9."""
+
+        class Options:
+            """Takes no argument, other than `Backend.Options`."""
+
+        def __init__(self, rank: int, size: int, options: Options) -> None:
+            self.rank, self.size, self.options = rank, size, options
+
+    monkeypatch.setattr(core, "FakeProcessGroup", WithOptions)
+    options, made_by = internals.fake_groups()
+    assert made_by(2, 4, options()).options.__class__ is WithOptions.Options
 
 
 @pytest.mark.parametrize("name", ["is_non_overlapping_and_dense", "is_non_overlapping_and_dense_or_false"])
