@@ -145,7 +145,7 @@ def fake_groups() -> tuple[type, Callable[[int, int, Any], Any]]:
     if fake.Options is not core.Backend.Options:
         return fake.Options, fake
 
-    class Options(fake.Options):  # type: ignore[misc]
+    class Options(core.Backend.Options):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__("fake")
 

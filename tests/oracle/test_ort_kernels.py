@@ -417,18 +417,15 @@ def test_a_scan(has_state: bool, tmp_path: Path) -> None:
 
 
 def test_names_of_sizes_are_known_behind_a_transpose_that_moved(tmp_path: Path) -> None:
-    """Pad makes sizes that the session does not know, but for what the file declares of them, in another order of axes than that of the
-    rewritten graph: values of the same names share a buffer."""
+    """Sizes that Pad makes are known by what the file declares, in another order of axes than the rewritten graph has."""
     info = helper.make_tensor_value_info
     nodes = [node("Shape", "x", "s"), node("Concat", "s s", "ss", axis=0), node("Cast", "ss", "f", to=1), node("Mul", "f zero", "z")]
     nodes += [node("Cast", "z", "pads", to=7), node("Transpose", "x", "t", perm=[0, 2, 1]), node("Pad", "t pads", "p")]
     nodes += [node("Softmax", "p", "a"), node("Softmax", "a", "b", axis=1), node("Softmax", "b", "c")]
     nodes += [node("Transpose", "c", "u", perm=[0, 2, 1]), node("Softmax", "u", "v"), node("ReduceSum", "v", "y")]
     declared = [info(name, TensorProto.FLOAT, ["rows", 64, "columns"]) for name in "pabc"]
-    zero = numpy_helper.from_array(np.zeros(1, np.float32), "zero")
-    given = [info("x", TensorProto.FLOAT, ["n", "m", 64])]
+    zero, given = numpy_helper.from_array(np.zeros(1, np.float32), "zero"), [info("x", TensorProto.FLOAT, ["n", "m", 64])]
     graph = helper.make_graph(nodes, "padded", given, [info("y", TensorProto.FLOAT, None)], [zero], value_info=declared)
     path = tmp_path / "padded.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
-    wanted = WildFile("", "", path.name, "1", 0, {"n": 3, "m": 50})
-    assert ort_wild.row(path, "default", wanted, None).worst == 0
+    assert ort_wild.row(path, "default", WildFile("", "", path.name, "1", 0, {"n": 3, "m": 50}), None).worst == 0

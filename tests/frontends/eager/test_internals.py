@@ -106,19 +106,12 @@ def test_fake_groups_are_made_in_every_layout(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(core, "FakeProcessGroup", Old)
     options, made_by = internals.fake_groups()
     assert made_by(2, 4, options()).rank == 2
-
-    class WithOptions:
-        """As FakeProcessGroup in 2.9."""
-
-        class Options:
-            """Takes no argument, other than `Backend.Options`."""
-
-        def __init__(self, rank: int, size: int, options: Options) -> None:
-            self.rank, self.size, self.options = rank, size, options
-
-    monkeypatch.setattr(core, "FakeProcessGroup", WithOptions)
+    # In 2.9 the class makes it, of options of its own that take no argument.
+    own = {"Options": type("Options", (), {}), "__init__": lambda self, rank, size, options: setattr(self, "options", options)}
+    made = type("WithOptions", (), own)
+    monkeypatch.setattr(core, "FakeProcessGroup", made)
     options, made_by = internals.fake_groups()
-    assert made_by(2, 4, options()).options.__class__ is WithOptions.Options
+    assert made_by(2, 4, options()).options.__class__ is options
 
 
 @pytest.mark.parametrize("name", ["is_non_overlapping_and_dense", "is_non_overlapping_and_dense_or_false"])
