@@ -212,7 +212,7 @@ class EfficiencyJson:
     foreign_spread: tuple[float, float]
     """The same as `spread` for a device that no time was known of, as it was for each device left out."""
     limited_spread: tuple[float, float]
-    """The same for one whose power holds its peak down, and for processors: no such device could be left out."""
+    """The same for one whose power holds its peak down, for processors and GPUs of other makers: no such device could be left out."""
     host_seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds of the host for an operator that starts a kernel, for one that does not, and for a kernel of a compiled program."""
 
@@ -281,7 +281,8 @@ def clock_of(device: DeviceProfile, work: Work = "eager", tables: Mapping[str, T
     found = constants()
     name, table = _table_of(device, found.tables if tables is None else tables)
     rates = Rates(device)
-    fitted_on = device if name == device.name else find_device(name)
+    is_as_printed = device.kind == "cpu" and device.max_clock is None
+    fitted_on = device if is_as_printed or name == device.name else find_device(name)
     moved, clocked = _reached(device) / _reached(fitted_on), _clocked(device) / _clocked(fitted_on)
     products, convolutions = (
         {bits: figure[1].hi * moved for bits, dtype in _DTYPES.items() if (figure := rates.product(dtype, kind)) is not None}
@@ -296,7 +297,8 @@ def clock_of(device: DeviceProfile, work: Work = "eager", tables: Mapping[str, T
         float(device.cache_bytes),
         fuses_bias=device.kind == "cpu",
     )
-    wide = found.foreign_spread if _reached(device) == _clocked(device) and device.kind != "cpu" else found.limited_spread
+    is_alike = device.capability is not None and device.power is not None and _reached(device) == _clocked(device)
+    wide = found.foreign_spread if is_alike else found.limited_spread
     spread = (
         table.spread
         if name == device.name
