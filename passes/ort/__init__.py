@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from irscope.passes.ort.model import OrtOptions, OrtPlan, plan_ort
-from irscope.passes.ort.plan import OrtFigures, OrtRun, OrtUsage
+from irscope.passes.ort.simulated import OrtFigures, OrtRun, OrtUsage
 
 __all__ = ["OrtFigures", "OrtOptions", "OrtPlan", "OrtRun", "OrtUsage", "plan_ort"]

@@ -44,18 +44,8 @@ from irscope.passes.ort.model import (
     with_half_casts,
     without_double_casts,
 )
-from irscope.passes.ort.plan import (
-    PLAIN,
-    Buffers,
-    Launch,
-    Launches,
-    OrtFigures,
-    Session,
-    pattern_bytes,
-    plan_buffers,
-    read_launches,
-    simulate,
-)
+from irscope.passes.ort.plan import PLAIN, Buffers, Launch, Launches, pattern_bytes, plan_buffers, read_launches
+from irscope.passes.ort.simulated import OrtFigures, Session, simulate
 from irscope.report.values import Provenance, Quantity
 
 # ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from irscope.devices.profile import DeviceProfile
 from irscope.immutable import mutable
 from irscope.ir.dims import Dim
 from irscope.ir.graph import Role
-from irscope.passes.ort.plan import Launch, OrtFigures
+from irscope.passes.ort.plan import Launch
+from irscope.passes.ort.simulated import OrtFigures
 from irscope.report.values import Provenance, Quantity, derived, largest
 
 

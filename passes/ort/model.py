@@ -26,20 +26,15 @@ from irscope.passes.ort.plan import (
     NEVER,
     PLAIN,
     Buffers,
-    Inner,
     Launch,
     Launches,
-    LoopSteps,
-    OrtFigures,
-    ScanSteps,
-    Session,
     kernel_of,
     op_type,
     pattern_bytes,
     plan_buffers,
     read_launches,
-    simulate,
 )
+from irscope.passes.ort.simulated import Inner, LoopSteps, OrtFigures, ScanSteps, Session, simulate
 from irscope.solvers.graphs import backwards, sorted_by
 from irscope.weights.source import Unreadable, WeightFiles
 from irscope.weights.tensors import stored_tensor

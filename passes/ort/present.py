@@ -11,7 +11,7 @@ from irscope.memory.tape import REPORTED
 from irscope.passes.lifetimes.lives import label_of
 from irscope.passes.ort.cuda_session import CudaSession
 from irscope.passes.ort.model import OrtPlan
-from irscope.passes.ort.plan import OrtFigures, OrtUsage
+from irscope.passes.ort.simulated import OrtFigures, OrtUsage
 from irscope.passes.sizes import CONVENTION, dim_cell
 from irscope.passkit.base import Pass
 from irscope.report.report import Coverage, Report
