@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +320,13 @@ def test_the_branch_of_an_if_that_runs(condition: bool, size: str, tmp_path: Pat
         assert row.held[0] == row.held[1], row
 
 
+def error_of(graph: onnx.GraphProto, folder: Path, way: str, sizes: Mapping[str, int] = {}, values: Mapping[str, int] = {}) -> float:
+    """Return the largest error of the six counters of a session."""
+    path = folder / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return ort_wild.row(path, way, WildFile("", "", path.name, "1", 0, sizes, values), None).worst
+
+
 @pytest.mark.parametrize("way", ort_wild.WAYS)
 @pytest.mark.parametrize("cached", [1, 0])
 def test_a_merged_decoder(cached: int, way: str, tmp_path: Path) -> None:
@@ -349,10 +356,7 @@ def test_a_merged_decoder(cached: int, way: str, tmp_path: Path) -> None:
         [onnx.ValueInfoProto(name=name) for name in ("y", "present")],
         [numpy_helper.from_array(floats(64, 64), name) for name in ("w", "v")],
     )
-    path = tmp_path / "merged.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    wanted = WildFile("", "", path.name, "1", 0, {"batch": 2, "length": 9, "before": 40}, {"cached": cached})
-    assert ort_wild.row(path, way, wanted, None).worst == 0
+    assert error_of(graph, tmp_path, way, {"batch": 2, "length": 9, "before": 40}, {"cached": cached}) == 0
 
 
 def a_loop(condition: str, state: str, has_slices: bool) -> onnx.GraphProto:
@@ -376,24 +380,16 @@ def a_loop(condition: str, state: str, has_slices: bool) -> onnx.GraphProto:
     body = helper.make_graph(steps, "steps", given, made)
     loop = node("Loop", f"n t x{' x' if state else ''}", " ".join(results), body=body)
     weights = {"w": floats(40, 40), "n": np.array(7), "t": np.array(True), "limit": np.array(100)}
-    sizes = {name: [7, *square] if name == "z" else square for name in results}
-    return helper.make_graph(
-        [loop],
-        "loop",
-        [info("x", TensorProto.FLOAT, square)],
-        [info(name, TensorProto.FLOAT, size) for name, size in sizes.items()],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
+    infos = [info(name, TensorProto.FLOAT, [7, *square] if name == "z" else square) for name in results]
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    return helper.make_graph([loop], "loop", [info("x", TensorProto.FLOAT, square)], infos, tensors)
 
 
 @pytest.mark.parametrize("has_slices", [False, True])
 @pytest.mark.parametrize("state", ["", "same", "copied"])
 @pytest.mark.parametrize("condition", ["same", "copied", "computed"])
 def test_a_loop(condition: str, state: str, has_slices: bool, tmp_path: Path) -> None:
-    path = tmp_path / "loop.onnx"
-    graph = a_loop(condition, state, has_slices)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    assert ort_wild.row(path, "fixed", WildFile("", "", path.name, "1", 0), None).worst == 0
+    assert error_of(a_loop(condition, state, has_slices), tmp_path, "fixed") == 0
 
 
 @pytest.mark.parametrize("has_state", [False, True])
@@ -411,9 +407,7 @@ def test_a_scan(has_state: bool, tmp_path: Path) -> None:
     given = [info("x", TensorProto.FLOAT, [40, 96]), *([info("g", TensorProto.FLOAT, [96])] if has_state else [])]
     made = [info("m", TensorProto.FLOAT, [96, 96]), *([info("h3", TensorProto.FLOAT, [96])] if has_state else [])]
     graph = helper.make_graph([scan, most], "scan", given, made, [numpy_helper.from_array(floats(96, 96), "w")])
-    path = tmp_path / "scan.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    assert ort_wild.row(path, "fixed", WildFile("", "", path.name, "1", 0), None).worst == 0
+    assert error_of(graph, tmp_path, "fixed") == 0
 
 
 def test_names_of_sizes_are_known_behind_a_transpose_that_moved(tmp_path: Path) -> None:
@@ -426,6 +420,4 @@ def test_names_of_sizes_are_known_behind_a_transpose_that_moved(tmp_path: Path) 
     declared = [info(name, TensorProto.FLOAT, ["rows", 64, "columns"]) for name in "pabc"]
     zero, given = numpy_helper.from_array(np.zeros(1, np.float32), "zero"), [info("x", TensorProto.FLOAT, ["n", "m", 64])]
     graph = helper.make_graph(nodes, "padded", given, [info("y", TensorProto.FLOAT, None)], [zero], value_info=declared)
-    path = tmp_path / "padded.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
-    assert ort_wild.row(path, "default", WildFile("", "", path.name, "1", 0, {"n": 3, "m": 50}), None).worst == 0
+    assert error_of(graph, tmp_path, "default", {"n": 3, "m": 50}) == 0

@@ -79,9 +79,15 @@ def tensor_types(table: SizeTable) -> st.SearchStrategy[TensorType]:
     """Tensor types of any rank, layout and device."""
     sizes = dims(table).filter(lambda size: not isinstance(size, int) or size >= 0)
     shapes = st.none() | st.lists(sizes, max_size=4).map(tuple)
-    layouts = st.none() | st.just("sparse") | st.lists(dims(table), max_size=3).map(tuple)
+    strides = st.lists(dims(table), min_size=4, max_size=4).map(tuple)
+    layouts = st.none() | st.just("sparse") | strides
     devices = st.sampled_from(["", "", "cpu", "cuda:0"]) | _texts
-    return st.builds(tensor, _dtypes, shapes, devices, layouts)
+    return st.builds(_with_strides, _dtypes, shapes, devices, layouts)
+
+
+def _with_strides(dtype: DType, shape: tuple[Dim, ...] | None, device: str, layout: tuple[Dim, ...] | str | None) -> TensorType:
+    """Return the type with a stride for each axis, of those that were drawn."""
+    return tensor(dtype, shape, device, layout[: len(shape)] if isinstance(layout, tuple) and shape is not None else layout)
 
 
 @functools.cache
