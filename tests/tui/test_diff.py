@@ -84,7 +84,7 @@ def test_a_change_without_end_is_cut_and_says_so() -> None:
     diff = compare(before, take_snapshot(program, before.names), most=10)
     assert len(diff.lines) == 10
     assert diff.changed == 40
-    assert shown(diff)[-1] == f"    and {diff.hidden:,} more lines"
+    assert shown(diff)[-1] == f"    and {diff.hidden:,} more lines (irscope opt --print-after-all)"
 
 
 def test_new_values_have_names_that_no_old_one_had() -> None:
