@@ -194,6 +194,8 @@ class Loaded:
     """True where images or sounds may be in the prompt besides text."""
     schemes: Sequence[tuple[str, str, int]] = ()
     """Storage schemes of weights in few bits, the kernel that runs each, and their number of parameters."""
+    packages: Mapping[str, bool] = field(default_factory=dict)
+    """Packages that change what transformers does with it, and whether they are used."""
 
 
 class Generator:
@@ -284,6 +286,7 @@ class Generator:
             bool(config.is_encoder_decoder),
             any(getattr(config, f"{sense}_config", None) is not None for sense in ("vision", "audio")),
             schemes_of(held),
+            {"accelerate": bool(mapped)},
         )
 
     # -- generating ------------------------------------------------------------------------------------------------
@@ -697,7 +700,10 @@ class AssistedGenerator(Generator):
 
     def __init__(self, process: Process, wish: Wish, sink: DiagnosticSink) -> None:
         super().__init__(process, wish, sink)
-        self.draft = draft = self._load(replace(wish, model=wish.assistant, base="", scheme=None), sink)
+        draft = self._load(replace(wish, model=wish.assistant, base="", scheme=None), sink)
+        # With it `AssistedCandidateGenerator` keeps all scores of a round once more, to learn how sure the assistant has to be.
+        packages = {**draft.packages, "scikit-learn": bool(load_transformers().utils.is_sklearn_available())}
+        self.draft = draft = replace(draft, packages=packages)
         self.loaded.end = draft.end
         texts = [one.module.config.get_text_config() for one in (self.loaded, draft)]
         if texts[0].vocab_size != texts[1].vocab_size:

@@ -414,5 +414,5 @@ class GeneratedFolder:
                 os.environ[_CACHE] = before
         original = folders.cache_dir
         for module in list(sys.modules.values()):
-            if vars(module).get("cache_dir") is original:
+            if getattr(module, "__dict__", {}).get("cache_dir") is original:  # None hides a package
                 module.cache_dir = self.path  # type: ignore[attr-defined]

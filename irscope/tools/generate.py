@@ -35,6 +35,16 @@ MOST_REQUESTS: Final = 20_000_000
 CACHES: Final = ("dynamic", "static", "quantized", "offloaded", "offloaded_static")
 """Kinds of caches, as transformers calls them. Windows are the model's own: all follow them."""
 PHASES: Final = ("load", "prefill", "decode")
+_PACKAGES: Final = {
+    "accelerate": (
+        "without accelerate, weights are loaded on the host first",
+        "with accelerate, weights are loaded straight to the device",
+    ),
+    "scikit-learn": (
+        "without scikit-learn, the assistant's scores are kept once",
+        "with scikit-learn, transformers weighs the assistant's scores in every round",
+    ),
+}
 _DOING: Final = {"load": "loading", "prefill": "reading the prompt", "decode": "decoding"}
 
 
@@ -145,12 +155,18 @@ class Generation(Reported):
         summary["for"] = self.simulation.target.text
         senses = "a prompt of text alone, " if loaded is not None and loaded.has_senses else ""
         summary["taken"] = f"{senses}no padding in the prompt, {'sampled' if wish.samples else 'greedy'}, no sequence ends early"
+        summary["packages"] = "; ".join(_PACKAGES[name][used] for name, used in self.packages.items())
         few, steps = len(self.captured), len(wish.starts()) - 1
         if few:
             summary["steps"] = f"{few} of {steps:,} were run; the others follow from how every size grows, and all were replayed"
         elif self.has_no_law:
             summary["steps"] = f"all {steps:,} were run: no few of them show how sizes grow"
         return Report("generate", summary=summary, tables=tuple(_tables(self)), diagnostics=tuple(self.diagnostics), units=UNITS)
+
+    @property
+    def packages(self) -> dict[str, bool]:
+        """Return by name whether packages beside transformers are used that change how much memory it takes."""
+        return {name: used for one in (self.loaded, self.assistant) if one is not None for name, used in one.packages.items()}
 
     def _peak_place(self) -> str:
         if not self.phases:
@@ -179,6 +195,7 @@ class Generation(Reported):
             "samples": wish.samples,
             "attention": loaded.attention if loaded is not None else wish.attention or None,
             "assistant": _assistant_json(self) if wish.assistant else None,
+            "packages": self.packages,
             "dtype": loaded.dtype.text if loaded is not None else None,
             "parameters": loaded.parameters if loaded is not None else None,
             "parameter_bytes": loaded.parameter_bytes if loaded is not None else None,
