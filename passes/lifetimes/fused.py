@@ -15,6 +15,7 @@ from typing import Final
 from irscope.immutable import mutable
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType
+from irscope.ops.cost import Cost
 from irscope.ops.facts import Control, OpRole
 from irscope.ops.registry import control_of, find_op
 from irscope.ops.spec import Family, OpCall, OpSpec
@@ -34,7 +35,6 @@ _PATHS: Final = 2000
 """Nodes that are looked at for a path, at most."""
 COMPUTED: Final = 32
 """Bits of the floats that products are computed in, at least."""
-_PRODUCTS: Final = frozenset({Family.CONTRACTION, Family.CONVOLUTION})
 SCATTERED: Final = "reduce.scatter_windows"
 
 
@@ -67,6 +67,8 @@ class Body:
         self.unsized: list[Value] = []
         self.states = list(states)
         self.inner: dict[Node, Body] = {}
+        self._sums: dict[Node, bool] = {}
+        """Products of matrices, with whether they add something up."""
         self.operands: dict[Node, list[Value]] = {}
         """What nodes read that the compiler has read something else."""
         self._alias()
@@ -91,6 +93,25 @@ class Body:
             self.library = Library(self.place, self.users, self.root, self.types.type_of, self._is_copied).kernels()
             self._fuse()
             self._leaves.clear()
+
+    def is_product(self, node: Node | None) -> bool:
+        """Return whether a node is a product of matrices that adds something up: others are multiplied element by element."""
+        spec = None if node is None else find_op(node.op)
+        if node is None or spec is None or spec.family is not Family.CONTRACTION:
+            return False
+        if node not in self._sums:
+            cost = self._cost(node, spec)
+            self._sums[node] = cost is None or cost.macs != self.elements(node.outputs[0])
+        return self._sums[node]
+
+    def _multiplies(self, node: Node) -> bool:
+        return self.is_product(node) or _is_convolution(node)
+
+    def family(self, node: Node) -> Family | None:
+        """Return the family of an operator as the compiler takes it."""
+        spec = find_op(node.op)
+        is_elements = spec is not None and spec.family is Family.CONTRACTION and not self.is_product(node)
+        return Family.ELEMENTWISE if is_elements else None if spec is None else spec.family
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -144,8 +165,13 @@ class Body:
         if moved == sorted(moved):
             return True
         makes = node.inputs[0].node if node.inputs[0] is not None else None
+        batches = len(self._axes(makes, 0)[0]) if makes is not None and self.is_product(makes) else 0
+        if makes is not None and batches and perm == (*range(batches), batches + 1, batches) and len(makes.outputs[0].users or ()) == 1:
+            return True  # the product is made with its operands exchanged
         is_matrix = len(moved) == 2
-        return is_matrix and (is_product(makes) or all(isinstance(user, Node) and is_product(user) for user in node.outputs[0].users or ()))
+        return is_matrix and (
+            self.is_product(makes) or all(isinstance(user, Node) and self.is_product(user) for user in node.outputs[0].users or ())
+        )
 
     def reads(self, node: Node) -> list[Value]:
         """Return the values that a node reads."""
@@ -193,7 +219,7 @@ class Body:
                 continue
             self.into[node] = frozenset({node})
             spec = find_op(node.op)
-            if spec is None or spec.family not in FUSED or len(node.outputs) != 1 or OpRole.WRITE_PART in spec.roles:
+            if spec is None or self.family(node) not in FUSED or len(node.outputs) != 1 or OpRole.WRITE_PART in spec.roles:
                 continue
             output = node.outputs[0]
             if output in self.roots:
@@ -202,13 +228,18 @@ class Body:
             taking = [user for user in readers if user is not None and self.takes(user, output)]
             where = frozenset().union(*(self.into[user] for user in taking))
             is_all = len(taking) == len(readers)
+            is_every = is_all or self._is_read_flat([user for user in readers if user not in taking], output)
             if not self._is_free(node):
                 is_dear = spec.family is Family.REDUCTION or self.is_dear(node, spec)
                 if is_dear and (
                     not is_all or len(where) > 1 or any(self.elements(user.outputs[0]) > self.elements(output) for user in taking)
                 ):
                     continue
-                if not is_dear and not self.is_unary(node) and not (is_all and (len(where) < 2 or self._on_all_paths(node, taking))):
+                if (
+                    not is_dear
+                    and not self.is_unary(node)
+                    and not (is_every and (len(where) < 1 + is_all or self._on_all_paths(node, taking)))
+                ):
                     continue
             if is_all:
                 self.fused.add(node)
@@ -217,11 +248,21 @@ class Body:
                 self.again.add(node)
                 self.into[node] |= where
 
+    def _is_read_flat(self, users: Iterable[Node | None], value: Value) -> bool:
+        """Return whether readers have a value in other sizes, the same ones: it is computed where it is brought into them."""
+        shapes: set[object] = set()
+        for user in users:
+            read = self.graph.outputs if user is None else self.reads(user)
+            for one in (one for one in read if self.root(one) is value):
+                flat = user is not None and self._flattens(user, value)
+                shapes.add("flat" if flat else getattr(self.types.type_of(one), "shape", None) if self._is_reshaped(one) else None)
+        return None not in shapes and len(shapes) == 1
+
     def _on_all_paths(self, node: Node, users: Iterable[Node]) -> bool:
         """Return whether no stored value comes of a node and goes into the kernel of one of its users."""
         self._leaves.clear()  # of a time when fewer nodes were fused
         # Of a product only the copy of an operand is a kernel that it goes into.
-        stored = {leaf.node for user in users if not is_product(user) for leaf in self.leaves(user)} - {None, node}
+        stored = {leaf.node for user in users if not self.is_product(user) for leaf in self.leaves(user)} - {None, node}
         seen: set[Node] = set()
         waiting = [one for one in stored if one is not None]
         while waiting:
@@ -241,10 +282,15 @@ class Body:
     def takes(self, user: Node, value: Value) -> bool:
         """Return whether a node fuses the producer of its operand into its kernel."""
         spec = find_op(user.op)
-        if spec is not None and spec.family in _PRODUCTS and not user.regions:
+        if spec is not None and self._multiplies(user) and not user.regions:
             operands = [place for place, one in enumerate(user.inputs[:2]) if one is not None and self.root(one) is value]
             return bool(operands) and all(self._is_copied(user, place) for place in operands)
-        if spec is None or user.regions or spec.family not in FUSED or (spec.family is Family.INDEXING and OpRole.WRITE_PART in spec.roles):
+        if (
+            spec is None
+            or user.regions
+            or self.family(user) not in FUSED
+            or (spec.family is Family.INDEXING and OpRole.WRITE_PART in spec.roles)
+        ):
             return False
         if user in self.library:
             return False
@@ -291,9 +337,12 @@ class Body:
                 return self.elements(node.inputs[0])
         return self.elements(value)
 
-    def is_dear(self, node: Node, spec: OpSpec) -> bool:
+    def _cost(self, node: Node, spec: OpSpec) -> Cost | None:
         types = [None if value is None else self.types.type_of(value) for value in node.inputs]
-        cost = spec.cost_of(OpCall(spec, types, node.attrs, (), [self.types.type_of(output) for output in node.outputs]))
+        return spec.cost_of(OpCall(spec, types, node.attrs, (), [self.types.type_of(output) for output in node.outputs]))
+
+    def is_dear(self, node: Node, spec: OpSpec) -> bool:
+        cost = self._cost(node, spec)
         return cost is None or cost.transcendental != 0 or self._divides(node)
 
     def _divides(self, node: Node) -> bool:
@@ -421,7 +470,7 @@ class Body:
         """Return whether only another order of the result's axes is read, so that the compiler made a product with its operands
         exchanged."""
         users = [user for output in node.outputs[:1] for user in output.users or () if isinstance(user, Node)]
-        return is_product(node) and any(made in self.roots for user in users for made in user.outputs[:1])
+        return self.is_product(node) and any(made in self.roots for user in users for made in user.outputs[:1])
 
     def _kernels_of(self, node: Node) -> list[Kernel]:
         """Return the kernel of a node, and those that the compiler has before it."""
@@ -430,7 +479,7 @@ class Body:
         before = self._operand_copies(node, reads)
         inner: list[tuple[object, int]] = []
         spec = find_op(node.op)
-        if spec is not None and spec.family in _PRODUCTS and makes:
+        if spec is not None and self._multiplies(node) and makes:
             if self._widened(node) and self._wide_result(makes[0]) > makes[0][1]:
                 inner.append((("product", node, 0), self._wide_result(makes[0])))
             elif _is_convolution(node) and self._is_made_turned(node):
@@ -451,7 +500,7 @@ class Body:
     def _operand_copies(self, node: Node, reads: dict[object, None]) -> list[Kernel]:
         """Return the kernels that bring operands of products into another order or element type, and have the node read what they make."""
         before: list[Kernel] = []
-        for each in (one for one in self._members.get(node, [node]) if is_product(one) or _is_convolution(one)):
+        for each in (one for one in self._members.get(node, [node]) if self.is_product(one) or _is_convolution(one)):
             wide = self._widened(each)
             for place, value in enumerate(each.inputs[:2]):
                 root = None if value is None else self.root(value)
@@ -503,8 +552,7 @@ class Body:
 
     def _is_copied(self, node: Node, place: int) -> bool:
         """Return whether a product has a copy of an operand, in another order or element type."""
-        spec = find_op(node.op)
-        if spec is None or spec.family not in _PRODUCTS or node.regions or place > 1:
+        if not self._multiplies(node) or node.regions or place > 1:
             return False
         return bool(self._widened(node)) or self._is_turned(node, place)
 
@@ -602,11 +650,11 @@ class Body:
 
     def _flattens(self, user: Node | None, value: Value) -> bool:
         """Return whether a product of matrices reads a value with more axes."""
-        return user is not None and is_product(user) and self._axes_of(value) > len(self._axes(user, 0)[0]) + 2
+        return user is not None and self.is_product(user) and self._axes_of(value) > len(self._axes(user, 0)[0]) + 2
 
     def _is_flattened(self, node: Node | None) -> bool:
         """Return whether a product is one of matrices, whose result its readers take in its own axes."""
-        if node is None or not is_product(node):
+        if node is None or not self.is_product(node):
             return False
         return self._axes_of(node.outputs[0]) > len(self._axes(node, 0)[0]) + 2
 
@@ -721,11 +769,6 @@ def _is_convolution(node: Node) -> bool:
     return spec is not None and spec.family is Family.CONVOLUTION
 
 
-def is_product(node: Node | None) -> bool:
-    spec = None if node is None else find_op(node.op)
-    return spec is not None and spec.family is Family.CONTRACTION
-
-
 def plan_fused(
     graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]], sharding: Sharding | None = None, kind: type[Body] = Body
 ) -> FusedPlan:
@@ -746,7 +789,7 @@ def plan_fused(
     plan.constants = sum(body.size(value) for value in graph.weights)
     plan.outputs = sum(results) + (_POINTER * len(results) if len(results) > 1 else 0)
     plan.aliased = sum(results[result] for _, result in aliased if result < len(results))
-    products = [one.size for one in plan.storages if not one.is_output and is_product(one.tenants[0][0].node)]
+    products = [one.size for one in plan.storages if not one.is_output and body.is_product(one.tenants[0][0].node)]
     largest = max(products, default=0)
     plan.low = largest if largest > max(results, default=0) else 0
     is_known = all(find_op(node.op) is not None for node in graph.walk())

@@ -25,7 +25,7 @@ from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.lifetimes.fused import COMPUTED, SCATTERED, Body, is_product, plan_fused
+from irscope.passes.lifetimes.fused import COMPUTED, SCATTERED, Body, plan_fused
 from irscope.passes.lifetimes.packed import FusedPlan, assigned
 from irscope.passes.lifetimes.sharded import Sharding
 from irscope.passes.sizes import dim_cell
@@ -306,7 +306,7 @@ class _Counter:
             return self._elements(output)
         if flops == 0:
             return flops
-        if is_product(node) and cost.macs == self._elements(output):
+        if family is Family.CONTRACTION and not body.is_product(node):
             return cost.macs  # nothing is added up: the compiler multiplies
         if node.op == SCATTERED:
             return self._scattered(node)
@@ -360,7 +360,7 @@ class _Counter:
         cost, spec = self._costs.by_node.get(node), find_op(node.op)
         if cost is None or spec is None or cost.flops == 0 or OpRole.CONVERT in spec.roles or node.op.startswith(_LIBRARY):
             return 0
-        kernels: Iterable[Node | None] = (None,) if is_product(node) else body.into[node]
+        kernels: Iterable[Node | None] = (None,) if body.is_product(node) else body.into[node]
         found: Dim = 0
         operands = {body.root(value) for value in node.inputs if value is not None}
         for value in (one for one in operands if self._is_narrow(one) and body.breadth(one) != 0):

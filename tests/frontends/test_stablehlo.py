@@ -223,7 +223,7 @@ def test_temporaries_are_near_those_of_the_compiler() -> None:
 
 
 # Programs of each folder, those whose temporaries are within a tenth, and whose FLOPs are within a hundredth, as docs/frontends.md says.
-FURTHER = {"more": (43, 34, 39), "fresh": (26, 19, 22), "newest": (26, 20, 24), "again": (29, 26, 28)}
+FURTHER = {"more": (43, 35, 39), "fresh": (26, 19, 23), "newest": (26, 21, 24), "again": (29, 27, 28)}
 
 
 @pytest.mark.slow
@@ -238,11 +238,11 @@ def test_further_programs_are_inside_the_interval_and_most_are_near(folder: str)
     assert counted >= FURTHER[folder][2]
 
 
-# Kernels of the library, constants that several kernels share, random bits in a loop, gaps between blocks (flax_forward), donated memory
-# that is written over and used before (mlp_sgd); in `again` also a scatter onto what it is added to, sums of what only lies in another
-# order (eqx_mixer), products of two negated factors (vae_adam), and tables of what loops carry (power_iteration).
+# Kernels of the library, constants that several kernels share, random bits in a loop, gaps (flax_forward), donated memory that is written
+# over and used before (mlp_sgd), batched products that add nothing up (vmap_grads); in `again` a scatter onto what it is added to, sums of
+# another order (eqx_mixer), products of two negated factors (vae_adam), and tables of what loops carry (power_iteration).
 SAME_TEMPORARIES = {
-    "": ("mlp_sgd",),
+    "": ("mlp_sgd", "vmap_grads"),
     "more": ("vit_forward", "resnet_forward", "flax_forward", "flax_cnn", "random", "dropout", "fori"),
     "newest": ("eqx_conv_grad", "graph_grad"),
     "again": ("eqx_mixer", "vae_adam", "nnx_gpt_momentum", "moe_dense_grad"),
