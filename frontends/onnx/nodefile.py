@@ -1,6 +1,7 @@
 """Copies of an ONNX file with the nodes of the main graph in another order.
 
-Only the places of nodes change: every field of the file, known or not, is copied as the bytes that it is.
+Only the places of nodes change, and in another folder the names of files that weights lie in, which are the copy's and not those that
+the model chose; every other field of the file, known or not, stays as it is.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def open_file(path: Path, method: str = "") -> OnnxNodes:
     for node in file.proto.graph.node:
         names = {*node.input, *captured_names(node)}
         needs.append(tuple(sorted({made[name] for name in names if name in made})))
-    return OnnxNodes(path, needs, _external_locations(file.proto), [node.name for node in file.proto.graph.node])
+    return OnnxNodes(
+        path, needs, {entry.value: tensor.name for tensor, entry in _locations(file.proto)}, [node.name for node in file.proto.graph.node]
+    )
 
 
 @dataclass
@@ -50,25 +53,27 @@ class OnnxNodes:
 
     def write(self, order: Sequence[int], target: Path) -> list[Path]:
         """Write the copy, and copies of external data where it goes to another folder."""
-        copies = self._data_to_copy(target)
-        for source, copy in copies:
-            if target.parent.is_dir():
-                copy.parent.mkdir(parents=True, exist_ok=True)
+        data = self._data_to_copy(target)
+        for source, copy in data.values():
             _copy_data(source, copy)
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             try:
-                write_binary(target, _reordered_bytes(mapped, order))
+                pieces = _reordered_bytes(mapped, order)
+                write_binary(target, [_moved(b"".join(pieces), data)] if data else pieces)
             except (WireError, IndexError) as error:
                 raise refuse(NOT_ONNX, f"the file is damaged ({error})", str(self.path)) from None
-        return [target, *(copy for _, copy in copies)]
+        return [target, *(copy for _, copy in data.values())]
 
-    def _data_to_copy(self, target: Path) -> list[tuple[Path, Path]]:
-        """External data that the copy will look for beside itself, where it is now and where it has to be."""
+    def _data_to_copy(self, target: Path) -> dict[str, tuple[Path, Path]]:
+        """External data that the copy will look for beside itself, by location: where it is now and where it goes.
+
+        Its name there is the copy's own: a model that chose it could put a file that programs run into the user's folder.
+        """
         if target.parent.resolve() == self.path.parent.resolve():
-            return []
+            return {}
         files = ExternalFiles(self.path.absolute())
-        found: list[tuple[Path, Path]] = []
-        for location, tensor in sorted(self.external.items()):
+        made: dict[str, tuple[Path, Path]] = {}
+        for number, (location, tensor) in enumerate(sorted(self.external.items())):
             file = files.find(location, tensor)
             if file is None:
                 raise UsageError(
@@ -77,8 +82,8 @@ class OnnxNodes:
                     where=str(self.path),
                     hint="bring the data, or write the copy into the model's own folder",
                 )
-            found.append((Path(file.path), target.parent / location))
-        return found
+            made[location] = Path(file.path), target.with_name(f"{target.name}.data{number or ''}")
+        return made
 
 
 def _copy_data(source: Path, copy: Path) -> None:
@@ -129,6 +134,14 @@ def _graph(mapped: mmap.mmap, graphs: Sequence[tuple[int, int]], order: Sequence
         yield from _slices(mapped, *(nodes[next(wanted)] if number == _NODE else (start, stop)))
 
 
+def _moved(message: bytes, data: Mapping[str, tuple[Path, Path]]) -> bytes:
+    """Return a model whose external data has the names of copies."""
+    model = onnx.ModelProto.FromString(message)
+    for _, entry in _locations(model):
+        entry.value = data[entry.value][1].name
+    return bytes(model.SerializeToString())
+
+
 def _slices(mapped: mmap.mmap, start: int, stop: int) -> Iterator[bytes]:
     for begin in range(start, stop, _PIECE):
         yield mapped[begin : min(begin + _PIECE, stop)]
@@ -165,12 +178,8 @@ def _tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
                 graphs.append(attribute.g)
 
 
-def _external_locations(model: onnx.ModelProto) -> dict[str, str]:
-    """Return the places of external data as the model names them, each with the name of a tensor that lies there."""
-    locations: dict[str, str] = {}
+def _locations(model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, onnx.StringStringEntryProto]]:
+    """Yield the entries that say where external data lies, each with its tensor."""
     for tensor in _tensors_of(model):
         if tensor.data_location == _EXTERNAL:
-            for entry in tensor.external_data:
-                if entry.key == "location":
-                    locations.setdefault(entry.value, tensor.name)
-    return locations
+            yield from ((tensor, entry) for entry in tensor.external_data if entry.key == "location")

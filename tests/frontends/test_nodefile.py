@@ -85,21 +85,28 @@ def test_a_copy_in_the_same_order_is_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "copy.onnx").read_bytes() == path.read_bytes()
 
 
-def test_external_data_go_along_to_another_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "from"
-    path = written(model(external=True), folder)
-    (folder / "weights").mkdir()
-    (folder / "weights" / "w.bin").write_bytes(bytes(16))
+def test_external_data_go_along_to_another_folder_under_names_of_the_copy(tmp_path: Path) -> None:
+    """A model that chose the names could have a shell, or Python, run its data; and a link there gets nothing."""
+    folder, other = tmp_path / "from", tmp_path / "to"
+    made = model(external=True)
+    inner = made.graph.node[2].attribute[0].g.initializer.add()
+    inner.CopyFrom(made.graph.initializer[0])
+    inner.external_data[0].value = ".bash_profile"
+    path = written(made, folder)
+    for place in (folder / "weights", other, tmp_path / "elsewhere"):
+        place.mkdir()
+    assert [(folder / place).write_bytes(bytes(16)) for place in ("weights/w.bin", ".bash_profile")] == [16, 16]
     nodes = open_nodes(path)
     assert nodes.write(range(5), folder / "copy.onnx") == [folder / "copy.onnx"]
-    other = tmp_path / "to"
-    other.mkdir()
-    assert nodes.write(range(5), other / "copy.onnx") == [other / "copy.onnx", other / "weights" / "w.bin"]
-    assert nodes.write(range(5), other / "copy.onnx")  # the data is there already, and equal
-    (other / "weights" / "w.bin").write_bytes(b"somebody else's")
+    (other / "weights").symlink_to(tmp_path / "elsewhere")
+    data = other / "copy.onnx.data"
+    assert nodes.write(range(5), other / "copy.onnx") == [other / "copy.onnx", data, other / "copy.onnx.data1"]
+    assert numpy_helper.to_array(onnx.load(other / "copy.onnx").graph.initializer[0]).tolist() == [0, 0, 0, 0]
+    assert not any((tmp_path / "elsewhere").iterdir()) and nodes.write(range(5), other / "copy.onnx")  # the data is there, and equal
+    data.write_bytes(b"somebody else's")
     with pytest.raises(UsageError, match="written over"):
         nodes.write(range(5), other / "copy.onnx")
-    assert (other / "weights" / "w.bin").read_bytes() == b"somebody else's"
+    assert data.read_bytes() == b"somebody else's"
 
 
 @pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "gone.bin"])

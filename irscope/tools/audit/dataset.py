@@ -18,14 +18,14 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from irscope._version import __version__
 from irscope.errors import LoadError, OutputError, UsageError
-from irscope.files import as_output_error, write_text
+from irscope.files import as_output_error, staged, write_text
 from irscope.immutable import immutable
 from irscope.report.figures import FIGURES
 from irscope.report.printable import well_formed
@@ -254,7 +254,6 @@ class Dataset:
     def _write_table(self, name: str, part: int, rows: list[Row]) -> None:
         path = self._path(name, part)
         path.parent.mkdir(exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
         keys = list(dict.fromkeys(key for row in rows for key in row))
         if name == MODELS:
             keys = [*(key for key in _FIRST), *sorted({*keys} - {*_FIRST})]
@@ -262,12 +261,8 @@ class Dataset:
         schema = arrow.schema([(key, self._type_of(key, name, [row.get(key) for row in rows])) for key in keys])
         columns = [arrow.array([_cell(row.get(field.name), field.type, arrow) for row in rows], type=field.type) for field in schema]
         table = arrow.Table.from_arrays(columns, schema=schema)
-        try:
-            import_module("pyarrow.parquet").write_table(table, temporary, compression="zstd", row_group_size=_ROWS_OF_GROUP)
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with staged(path) as beside:
+            import_module("pyarrow.parquet").write_table(table, beside, compression="zstd", row_group_size=_ROWS_OF_GROUP)
 
     def _type_of(self, key: str, table: str, values: Sequence[Scalar]) -> Any:
         """Return the type of a column, the same in every part."""
@@ -310,10 +305,9 @@ class Dataset:
     def _drop_unknown_parts(self) -> None:
         """Files that were being written when the program was killed: what they had is in the index still."""
         known = {part for (part,) in self._index.execute("SELECT DISTINCT part FROM models WHERE part IS NOT NULL")}
-        for path in (*self.folder.glob("*/part-*.parquet"), *self.folder.glob("*/.part-*.tmp")):
-            if path.suffix == ".tmp" or int(path.stem.removeprefix("part-")) not in known:
-                with suppress(FileNotFoundError):
-                    path.unlink()
+        for path in self.folder.glob("*/part-*.parquet"):
+            if int(path.stem.removeprefix("part-")) not in known:
+                path.unlink(missing_ok=True)
 
 
 def _folder_of(name: str) -> str:

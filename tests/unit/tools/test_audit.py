@@ -476,7 +476,6 @@ def test_a_file_that_was_being_written_is_written_again(results: Path, tmp_path:
     out = tmp_path / "r"
     shutil.copytree(results, out)
     shutil.copy(out / "models" / "part-000001.parquet", out / "models" / "part-000007.parquet")
-    (out / "models" / ".part-000008.parquet.tmp").write_bytes(b"half")
     Dataset(out, writable=True).close()
     assert [path.name for path in sorted((out / "models").iterdir())] == ["part-000001.parquet"]
 
