@@ -311,7 +311,7 @@ def _base_of(folder: Path, settings: Mapping[str, Any], given: str) -> tuple[str
     named = settings.get("base_model_name_or_path")
     named = named if isinstance(named, str) and "\0" not in named else ""
     for path in (folder / named, Path(named)) if named else ():
-        if path.is_dir() and not path.samefile(folder):
+        if os.path.isdir(path) and not path.samefile(folder):  # isdir: of a name that no file can have it is False
             return os.path.normpath(path), ADAPTER
     if (folder / "config.json").is_file():
         return str(folder), "the same folder"

@@ -310,7 +310,7 @@ class Wrapper:
         for node in _statements(function.body):
             if isinstance(node, ast.Return):
                 if node.value is not None:
-                    result = self._returned(node.value)
+                    result = self._returned(node.value, function.name)
                 done = True
                 break
             self._statement(node)
@@ -667,9 +667,12 @@ class Wrapper:
     def _loc(self, node: ast.expr) -> Loc:
         return Loc(self._path, node.lineno)
 
-    def _returned(self, value: ast.expr) -> object:
+    def _returned(self, value: ast.expr, function: str) -> object:
         items = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
-        return tuple([self._argument(item) for item in items])
+        try:
+            return tuple([self._argument(item) for item in items])
+        except NotRead:
+            raise LoadError(f"what its function {function} returns cannot be read", code="IRS128", where=self._path, hint=_AGAIN) from None
 
 
 _NEAR: Final = 12

@@ -198,5 +198,5 @@ def is_floating(dtype: DType) -> bool:
 
 
 def mesh_axes(text: str) -> dict[str, int]:
-    """Return the sizes of the axes in `<["data"=4, "model"=2]>`."""
-    return {name: int(size) for name, size in re.findall(r'"([^"]*)"\s*=\s*(\d{1,9})', text)}
+    """Return the sizes of the axes in `<["data"=4, "model"=2]>`; none of them is 0."""
+    return {name: int(size) for name, size in re.findall(r'"([^"]*)"\s*=\s*([1-9]\d{0,8})', text)}

@@ -446,7 +446,7 @@ def _aliased(function: Function) -> tuple[tuple[int, int], ...]:
 
 
 _AXES: Final = re.compile(r"\{([^{}]*)\}")
-_TILES: Final = re.compile(r"devices=\[([\d,]+)\]")
+_TILES: Final = re.compile(r"devices=\[(\d{1,9}(?:,\d{1,9})*)\]")
 
 
 def _cut(text: str, mesh: dict[str, int]) -> tuple[tuple[str, ...], ...] | None:

@@ -167,6 +167,13 @@ class _Merge:
             return self._tensors(a, b)
         if is_number(a) and is_number(b):
             return self._numbers(a, b)
+        if isinstance(a, Uninitialized) or isinstance(b, Uninitialized):  # what one branch alone makes, with the tensors in it
+            made = b if isinstance(a, Uninitialized) else a
+            parts = list(made.values() if isinstance(made, dict) else made) if isinstance(made, dict | list | tuple) else []
+            merged = [self.pair(a, part) if made is b else self.pair(part, b) for part in parts]
+            if isinstance(made, dict):
+                return dict(zip(made, merged, strict=True))
+            return merged if isinstance(made, list) else tuple(merged) if isinstance(made, tuple) else made
         if isinstance(a, tuple | list) and type(a) is type(b):
             if len(a) != len(b):
                 return self._sequences(a, b)
@@ -174,7 +181,7 @@ class _Merge:
             return merged if isinstance(a, list) else tuple(merged)
         if isinstance(a, str) and a == b:
             return a
-        return b if isinstance(a, Uninitialized) else a if isinstance(b, Uninitialized) else self._differ()
+        return self._differ()
 
     def _differ(self) -> Item:
         return Uninitialized()

@@ -450,7 +450,8 @@ class Inference(RuleContext):
             return self._give_up(node, f"regions are nested deeper than {MAX_REGION_DEPTH}", "model")
         self.depth += 1
         try:
-            return control(self, node)
+            types = control(self, node)
+            return types if len(types) >= len(node.outputs) else self._give_up(node, "its regions return fewer values", "model")
         except RuleError as error:
             return self._give_up(node, str(error), "model")
         except OverBudget:

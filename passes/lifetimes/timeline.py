@@ -207,15 +207,16 @@ def measure(graph: Graph, lifetimes: Lifetimes, aliases: Aliases) -> Timeline:
 
 def lower_bound(lifetimes: Lifetimes, aliases: Aliases) -> Dim:
     """Return a lower bound for every order: the node with the largest sum of results, operands and bytes inside it."""
-    sizes = {one.value: one.size for one in lifetimes.ranges}
+    ranges = {one.value: one for one in lifetimes.ranges}
     needs: list[Dim] = []
     storage, inside = aliases.storage, lifetimes.inside
     for step, node in enumerate(lifetimes.steps):
         need = inside.get(step, 0)
         for touched in dict.fromkeys([storage(value) for value in (*node.outputs, *node.inputs) if value is not None]):
-            size = sizes.get(touched)
-            if size is not None:
-                need = need + size
+            one = ranges.get(touched)
+            # A kernel of ONNX Runtime's that runs on the host reads a copy of what was on the GPU, where it may be gone.
+            if one is not None and one.born <= step <= one.dies:
+                need = need + one.size
         needs.append(need)
     return largest_size([*needs, *_returned(lifetimes)])[0]
 
