@@ -14,6 +14,7 @@ from irscope import diskcache
 from irscope._version import __version__
 from irscope.budget import reading, telling
 from irscope.devices.catalogue import DEFAULT_DEVICE, default_torch, find_device
+from irscope.devices.profile import DeviceProfile
 from irscope.devices.releases import ort_release
 from irscope.diagnostics import Diagnostic, DiagnosticSink, Severity
 from irscope.errors import UsageError
@@ -25,7 +26,7 @@ from irscope.frontends.zoo.names import is_function, is_name
 from irscope.ir.bind import bind_program, next_possible, runs_same_at, short_names, symbol_named, typed, usual_sizes
 from irscope.ir.dims import bind, bounds
 from irscope.ir.graph import Graph, Role, Value, paused_gc
-from irscope.ir.program import Assumed, Program, copied
+from irscope.ir.program import Assumed, Program, Runtime, copied
 from irscope.ir.types import Type
 from irscope.ops.registry import default_registry
 from irscope.passes.graph.transforms import Annotate
@@ -116,6 +117,12 @@ class Model:
     def as_session(self, level: str, settings: Settings) -> Model:
         """Return the same file as a session of ONNX Runtime has it after optimisations of a level, analysed anew for other settings."""
         return open_model(Path(self.program.path), replace(self.options, ort_level=level), settings=settings)
+
+    def times_a_session(self, device: DeviceProfile) -> bool:
+        """Return whether the graph that ONNX Runtime's optimisations make is to be timed: on a device where its kernels were measured."""
+        program = self.program
+        is_file = program.traits.runtime is Runtime.ONNXRUNTIME and program.format == "onnx" and bool(program.path)
+        return is_file and not program.traits.is_session and bool(device.sessions)
 
     def rebound(self, sizes: Mapping[str, int]) -> Model:
         """Return the same file read again with sizes for further symbols, and analysed again."""

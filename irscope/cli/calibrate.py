@@ -7,11 +7,12 @@ import importlib.util
 import sys
 import time
 from pathlib import Path
+from typing import Final
 
 from irscope.amounts import COUNT
 from irscope.cli.args import add_amount, add_output_arguments, add_output_file, amount_of, write_answer
 from irscope.errors import UsageError
-from irscope.measure.calibrate.engine import Engine, measure, record_of, save
+from irscope.measure.calibrate.engine import Engine, SessionRates, measure, measure_sessions, record_of, save
 from irscope.report.report import Document, Report
 from irscope.tools.devices import device_report
 
@@ -20,8 +21,8 @@ class Command:
     """Measure this machine and remember it as the device "this" (and its NVIDIA GPU, where PyTorch sees one, as "this-gpu").
 
     Measures matrix products by element type, memory bandwidth by working set, functions such as exp, and the overhead of an operator. Uses
-    PyTorch where it is installed, else NumPy. The result is a device file in your settings folder (IRSCOPE_HOME chooses another);
-    `irscope run --device this` uses it from then on.
+    PyTorch where it is installed, else NumPy; where ONNX Runtime is, its own kernels are measured too. The result is a device file in your
+    settings folder (IRSCOPE_HOME chooses another); `irscope run --device this` uses it from then on.
     """
 
     examples = (
@@ -45,9 +46,12 @@ class Command:
         reports: list[Report] = []
         for engine in engines(args.threads, args.only):
             sys.stderr.write(f"measuring {engine.title} ...\n")
-            found = measure(engine, args.seconds)
-            path, profile = save(record_of(engine, found, time.strftime("%Y-%m-%d")), Path(args.output) if args.output else None)
-            sys.stderr.write(f"measured in {found.seconds:.1f} s, kept in {path}\n")
+            started = time.perf_counter()
+            rates = measure(engine, args.seconds)
+            sessions = measured_sessions(args.threads, args.seconds) if engine.kind == "cpu" else None
+            record = record_of(engine, rates, time.strftime("%Y-%m-%d"), sessions)
+            path, profile = save(record, Path(args.output) if args.output else None)
+            sys.stderr.write(f"measured in {time.perf_counter() - started:.1f} s, kept in {path}\n")
             reports.append(device_report(profile))
         write_answer(Document(reports=tuple(reports)), args)
         return 0
@@ -74,3 +78,16 @@ def engines(threads: int, only: str | None) -> list[Engine]:
     if not found:
         raise UsageError("PyTorch sees no NVIDIA GPU here", hint="`irscope doctor` says what is installed")
     return found
+
+
+_SESSIONS_SHARE: Final = 0.5
+"""Of the seconds for a device: ONNX Runtime has some twenty kinds of kernels."""
+
+
+def measured_sessions(threads: int, seconds: float) -> SessionRates | None:
+    """Return the rates of ONNX Runtime's kernels on this processor; None where it is not installed."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return None
+    from irscope.measure.calibrate.sessions import Sessions
+
+    return measure_sessions(Sessions(threads), seconds * _SESSIONS_SHARE)

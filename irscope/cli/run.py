@@ -6,7 +6,7 @@ import argparse
 import atexit
 import gc
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
@@ -153,10 +153,11 @@ class Command:
             passes = (*parse_pipeline("params", registry), *(one for one in passes if one.name == "store-as"))
         # Transforms change the model: the header is about the file, and says what was made of it.
         as_read = model.info() if any(isinstance(one, Transform) for one in passes) else None
-        session, remarks = _default_session(args, model, () if card is not None else passes)
-        done, failure = _run_all(model, passes, goes_on=is_page, session=session, shows_graphs=args.print_after_all)
+        session, in_session, remarks = _default_session(args, model, () if card is not None else passes)
+        models = dict.fromkeys(in_session, session or model)
+        done, failure = _run_all(model, passes, goes_on=is_page, models=models, shows_graphs=args.print_after_all)
         results = Results(done, model.manager.settings)
-        document = _with_taken(model.document(results), session)
+        document = _with_taken(model.document(results), session, " and ".join(_SESSION_PASSES[name] for name in in_session))
         if as_read is not None and document.model is not None:
             document = replace(document, model=_as_it_was(as_read, document.model))
         if is_page and passes:
@@ -184,30 +185,37 @@ def _leave_collecting() -> None:
     atexit.register(gc.freeze)
 
 
-_SESSION_PASS: Final = "ort-memory"
-"""Predicts what ONNX Runtime's own profile says of a session; all others are about the file as written, on the device of the card."""
+_SESSION_PASSES: Final = {"ort-memory": "memory", "time": "time"}
+"""Predict what ONNX Runtime says of a session: its profile, and its time where kernels of its own were measured. All others are about the
+file as written, on the device of the card."""
 
 
-def _default_session(args: argparse.Namespace, model: Model, passes: Sequence[Pass]) -> tuple[Model | None, Sequence[Diagnostic]]:
-    """Return the model as a session of ONNX Runtime on a processor has it, for the pass that predicts what such a session counts: with its
-    usual optimisations, and on no GPU that nobody named. None where no pass asks for it.
+def _default_session(
+    args: argparse.Namespace, model: Model, passes: Sequence[Pass]
+) -> tuple[Model | None, Collection[str], Sequence[Diagnostic]]:
+    """Return the model as a session of ONNX Runtime on a processor has it, with the passes that predict what such a session counts: with
+    its usual optimisations, and on no GPU that nobody named. None where no pass asks for it.
     """
     program = model.program
     if program.traits.runtime is not Runtime.ONNXRUNTIME or not program.path:
-        return None, ()
+        return None, (), ()
     if program.format != "onnx" or not all(isinstance(one, Analysis) for one in passes):
-        return None, ()
+        return None, (), ()
     settings = model.manager.settings
     if settings.chosen == DEFAULT:
         settings = replace(settings, device="", chosen="")
-    is_on_gpu = bool(settings.device) and find_device(settings.device).kind != "cpu"
-    if args.sweep or is_on_gpu or not any(one.name == _SESSION_PASS for one in passes):
-        return None, ()
+    device = find_device(settings.device) if settings.device else None
+    wanted = [one.name for one in passes if one.name in _SESSION_PASSES]
+    if device is None or not model.times_a_session(device) or args.ort_level is not None:
+        wanted = [name for name in wanted if name != "time"]
+    if args.sweep or (device is not None and device.kind != "cpu") or not wanted:
+        return None, (), ()
     try:
-        return model.as_session("all" if args.ort_level is None else model.options.ort_level, settings), ()
+        return model.as_session("all" if args.ort_level is None else model.options.ort_level, settings), wanted, ()
     except LoadError as error:
-        remark = f"memory is that of the file as written, without optimisations: {error.message}"
-        return None, (Diagnostic(Severity.NOTE, "IRS176", remark),)
+        asked = " and ".join(_SESSION_PASSES[name] for name in wanted)
+        remark = f"{asked} of the file as written, without optimisations: {error.message}"
+        return None, (), (Diagnostic(Severity.NOTE, "IRS176", remark),)
 
 
 def _as_it_was(before: ModelInfo, after: ModelInfo) -> ModelInfo:
@@ -216,25 +224,26 @@ def _as_it_was(before: ModelInfo, after: ModelInfo) -> ModelInfo:
     return known if after == known else replace(known, changed=f"{after.nodes or 0:,} after the transforms")
 
 
-def _with_taken(document: Document, session: Model | None) -> Document:
-    """Return the document with what a session takes for granted beyond what the model does."""
+def _with_taken(document: Document, session: Model | None, subject: str) -> Document:
+    """Return the document with what a session takes for granted, for these numbers of it, beyond what the model does."""
     if session is None or document.model is None:
         return document
     known = document.model.assumed
-    further = [replace(guess, why=f"for memory: {guess.why}") for guess in session.program.assumed if guess not in known]
+    further = [replace(guess, why=f"for {subject}: {guess.why}") for guess in session.program.assumed if guess not in known]
     return replace(document, model=replace(document.model, assumed=(*known, *further)))
 
 
 def _run_all(
-    model: Model, passes: Iterable[Pass], *, goes_on: bool, session: Model | None = None, shows_graphs: bool = False
+    model: Model, passes: Iterable[Pass], *, goes_on: bool, models: Mapping[str, Model], shows_graphs: bool = False
 ) -> tuple[list[PassResult], PassError | None]:
-    """Return the results of passes, and the first failure, after which others run where that is wanted: its section says so then."""
+    """Return the results of passes, some by name about other `models`, and the first failure, after which others run where that is wanted:
+    its section says so then."""
     done: list[PassResult] = []
     failure: PassError | None = None
     model.manager.planned = passes = tuple(passes)
     for one in passes:
         try:
-            done.append((session if session is not None and one.name == _SESSION_PASS else model).manager.run_one(one))
+            done.append(models.get(one.name, model).manager.run_one(one))
             if shows_graphs and isinstance(one, Transform):
                 print_after(model, one, done[-1].value)
         except PassError as error:

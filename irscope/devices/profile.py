@@ -19,6 +19,16 @@ KINDS: tuple[Kind, ...] = ("gpu", "cpu", "accelerator")
 KERNELS = ("convolution", "pointwise", "depthwise")
 """Kinds of convolution: in general; 1 by 1 in steps of 1, which is a matrix product; each channel for itself."""
 
+SESSION_KERNELS = ("product", *KERNELS, "plain_depthwise", "unfolded", "unfolded_depthwise")
+"""Kinds of ONNX Runtime's products: of matrices, convolutions (in its own layout; plain: as in the file), those of integers that unfold
+the image."""
+SESSION_ELEMENTS = ("elementwise", "functions", "softmax", "normalization", "quantize", "dequantize", "permute", "unfold")
+"""Kinds of its kernels whose time goes by elements; unfold: by elements of the filter at each place of an image of integers."""
+SESSION_OPERATOR, SESSION_CALL = "session_operator", "session_call"
+"""Names of what a session takes to start an operator, and a run, among the overheads."""
+SESSION_TYPES = ("f32", "u8i8", "u8u8", "i8i8", "u4")
+"""Element types of a product's left and right operand (u8 by i8, ...); u4: floats by packed weights of four bits."""
+
 
 @immutable
 class Figure:
@@ -89,6 +99,10 @@ class DeviceProfile:
     """Peak of matrix products by element type (f64, f32, tf32, f16, bf16, f8, i8, ...)."""
     kernels: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict, hash=False)
     """Peaks of kinds of convolution where they were measured apart, by element type; else they count as matrix products."""
+    sessions: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict, hash=False)
+    """The same of ONNX Runtime's kernels, where they were measured: by kind and the element types of both operands."""
+    session_elements: Mapping[str, Figure] = field(default_factory=dict, hash=False)
+    """Elements a second of ONNX Runtime's other kernels, by kind."""
     vector: Mapping[str, Figure] = field(default_factory=dict, hash=False)
     """Peak of other arithmetic by element type."""
     functions: Figure | None = None
@@ -228,6 +242,8 @@ class DeviceJson:
     context: FigureJson | None = None
     matrix: Mapping[str, FigureJson] = field(default_factory=dict)
     kernels: Mapping[str, Mapping[str, FigureJson]] = field(default_factory=dict)
+    sessions: Mapping[str, Mapping[str, FigureJson]] = field(default_factory=dict)
+    session_elements: Mapping[str, FigureJson] = field(default_factory=dict)
     vector: Mapping[str, FigureJson] = field(default_factory=dict)
     bandwidth: FigureJson | None = None
     levels: tuple[LevelJson, ...] = ()
@@ -296,6 +312,14 @@ class _Reader:
             context_bytes=None if context is None else (round(context.lo), round(context.hi)),
             matrix=self.rates("matrix", record.matrix),
             kernels={_one_of(kind, KERNELS, "kernels"): self.rates(f"kernels.{kind}", rates) for kind, rates in record.kernels.items()},
+            sessions={
+                _one_of(kind, SESSION_KERNELS, "sessions"): self.rates(f"sessions.{kind}", rates, SESSION_TYPES)
+                for kind, rates in record.sessions.items()
+            },
+            session_elements={
+                _one_of(kind, SESSION_ELEMENTS, "session_elements"): self.read(f"session_elements.{kind}", figure, COUNTS)
+                for kind, figure in record.session_elements.items()
+            },
             vector=self.rates("vector", record.vector),
             functions=self.figure("functions", record.functions, COUNTS),
             bandwidth=self.figure("bandwidth", record.bandwidth, SPEEDS),
@@ -324,8 +348,8 @@ class _Reader:
         plain[place] = _source_text(found)
         return int(found.lo)
 
-    def rates(self, place: str, figures: Mapping[str, FigureJson]) -> dict[str, Figure]:
-        return {_one_of(dtype, ELEMENT_TYPES, place): self.read(f"{place}.{dtype}", figure, RATES) for dtype, figure in figures.items()}
+    def rates(self, place: str, figures: Mapping[str, FigureJson], types: Sequence[str] = ELEMENT_TYPES) -> dict[str, Figure]:
+        return {_one_of(dtype, types, place): self.read(f"{place}.{dtype}", figure, RATES) for dtype, figure in figures.items()}
 
     def workspace(self, place: str, rule: WorkspaceJson) -> WorkspaceRule:
         for name in ("input", "filter", "output"):

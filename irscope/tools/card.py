@@ -17,7 +17,7 @@ from typing import TypeVar
 from irscope.devices.catalogue import all_devices
 from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic
-from irscope.errors import Cancelled, IrscopeError, UsageError
+from irscope.errors import Cancelled, IrscopeError, LoadError, UsageError
 from irscope.frontends.files.folders import usual_lengths
 from irscope.frontends.zoo.names import is_name
 from irscope.immutable import immutable
@@ -529,7 +529,7 @@ class _Maker:
         tally = costs.tally
         flops, moved = (plain_number(cell(*pair)) for pair in self._sums(tally))
         macs = plain_number(cell(tally.value("macs"), tally.limits("macs")))
-        timing = self.ctx.get(Time())
+        timing = self._timing()
         by_binding = timing.by_binding() if timing.seconds else self.ctx.get(Roofline()).by_binding()
         total = sum(by_binding.values())
         binding = max(by_binding, key=lambda name: by_binding[name]) if total else ""
@@ -545,6 +545,15 @@ class _Maker:
             bound_share=by_binding[binding] / total if binding else None,
             energy=self._energy(),
         )
+
+    def _timing(self) -> Timing:
+        """Return the predicted time: of a session's optimised graph where the device's own rates are those of sessions."""
+        if not self.at.times_a_session(self.device):
+            return self.ctx.get(Time())
+        try:
+            return self.at.as_session("all", self.settings).manager.get(Time())
+        except LoadError:
+            return self.ctx.get(Time())
 
     def _time(self, timing: Timing) -> Quantity:
         """Return the predicted time; only its lower end where the time of some nodes is not known."""

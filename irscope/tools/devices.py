@@ -95,6 +95,9 @@ def _groups(device: DeviceProfile) -> Iterator[tuple[str, Mapping[str, Figure], 
     yield "matrix product", device.matrix, "TFLOP/s", 1e12
     for kind, rates in device.kernels.items():
         yield kind, rates, "TFLOP/s", 1e12
+    for kind, rates in device.sessions.items():
+        yield f"ORT {kind.replace('_', ' ')}", rates, "TFLOP/s", 1e12
+    yield "ORT", device.session_elements, "Gelement/s", 1e9
     yield "other arithmetic", device.vector, "TFLOP/s", 1e12
     single = {
         "clock of these rates": (device.clock, "MHz", 1e6),
@@ -107,7 +110,7 @@ def _groups(device: DeviceProfile) -> Iterator[tuple[str, Mapping[str, Figure], 
     for name, (figure, unit, scale) in single.items():
         if figure is not None:
             yield name, {"": figure}, unit, scale
-    yield "one call of an", device.overheads, "us", 1e-6
+    yield "one call:", device.overheads, "us", 1e-6
 
 
 def _source(device: DeviceProfile, field: str) -> tuple[str, str]:

@@ -8,16 +8,16 @@ from dataclasses import field
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
-from irscope.devices.profile import DeviceProfile, Figure
+from irscope.devices.profile import SESSION_OPERATOR, DeviceProfile, Figure
 from irscope.immutable import immutable, mutable
 from irscope.ir.bind import bind_option, typed
 from irscope.ir.dims import Dim, SymDim, bind, int_or_zero
 from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Attr, Node, Value
-from irscope.ir.types import UNKNOWN_TYPE, TensorType
+from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
-from irscope.ops.facts import OpRole
-from irscope.ops.registry import find_op
+from irscope.ops.facts import OpRole, Packing
+from irscope.ops.registry import find_op, plays
 from irscope.ops.spec import Family, OpSpec
 from irscope.passes.cost.count import MEASURES, Certainty, Entry
 from irscope.passes.graph.alias import Aliases
@@ -234,8 +234,7 @@ class Bounder:
 
     def bound(self, entry: Entry, reuse: Reuse) -> NodeBound:
         node = entry.node
-        dtype = self.element_type(node)
-        name = rate_name(dtype) if dtype is not None else "f32"
+        name = self.elements(node)
         if entry.certainty is Certainty.UNKNOWN:
             return _unbounded(entry, name, entry.reason)
         cost, runs = self._least(entry), self.number(entry.runs)
@@ -243,11 +242,14 @@ class Bounder:
             return _unbounded(entry, name, _open_sizes(entry))
         family = spec.family if (spec := find_op(node.op)) is not None else None
         launch = self._launch(entry, family)
-        if entry.certainty is Certainty.FREE:
+        is_copied = self.rates.in_session and family is Family.VIEW and not plays(node, OpRole.RESHAPE)
+        if entry.certainty is Certainty.FREE and not is_copied:
             return NodeBound(node, runs, name, 0, 0, 0.0, 0.0, launch, FREE)
-        kernel = self.kernel_of(node) if family is Family.CONVOLUTION else ""
-        compute = self._compute(cost, name, kernel)
+        kernel = self.kernel_of(node) if spec is not None and is_convolution(spec) else ""
+        compute = self._compute(node, cost, name, kernel)
         read, written = self._scaled(node.inputs, cost.read), self._scaled(node.outputs, cost.written)
+        if is_copied:
+            read = written = sum(map(self.size, node.outputs))
         reading, writing = reuse.read_seconds(node, read), reuse.write_seconds(node, written)
         if compute is None or reading is None or writing is None:
             return _unbounded(entry, name, f"{self.device.title} has no figure for {name}")
@@ -283,12 +285,12 @@ class Bounder:
             filters = [self.types.type_of(value).shape if value is not None else None for value in node.inputs[1:3]]
             products = round((products - min(int_or_zero(cost.masked), products)) / saved(find_op(node.op), filters, node.attrs))
             if self.is_fused and any(is_dequantized(value) for value in node.inputs):
-                name = "i8"
+                name = "u8i8"
         rate = self.rates.product(name, kernel) if products else None
         arithmetic = products / rate[1].hi if rate is not None else 0.0
         # What is fused may also have been folded into weights beforehand.
         others = Cost(elementwise=cost.elementwise, reduction=cost.reduction, transcendental=cost.transcendental)
-        other = None if self.is_fused else self._compute(others, name, "")
+        other = None if self.is_fused else self._compute(node, others, name, "")
         vector = other[1] if other is not None else 0.0
         return (arithmetic + vector if self.device.kind == "cpu" else max(arithmetic, vector)) / self.device.boost
 
@@ -302,16 +304,33 @@ class Bounder:
             return self.dtype
         return min(floats, key=lambda dtype: dtype.bits or 64)
 
+    def elements(self, node: Node) -> str:
+        """Return the element types a node computes in, as device files call them: of a product of integers those of both sides."""
+        spec = find_op(node.op)
+        if spec is not None and spec.family is Family.QUANTIZATION:
+            given = (self.types.type_of(value) for value in node.inputs if value is not None)
+            sides = [type_ for type_ in given if isinstance(type_, TensorType) and len(type_.shape or ()) > 1]
+            if spec.codes is not None and spec.codes.packing is Packing.ROWS:
+                return _PACKED if node.attrs.get("bits") == 4 else "f32"
+            if len(sides) > 1 and sides[1].dtype.is_integer:
+                return _sides(sides[1], sides[0]) if _unfolds(spec) else _sides(sides[0], sides[1])
+        dtype = self.element_type(node)
+        return rate_name(dtype) if dtype is not None else "f32"
+
     def kernel_of(self, node: Node) -> str:
         """Return which kind of convolution a node is: each channel for itself, a matrix product, or neither."""
-        weight = self.types.type_of(node.inputs[1]) if len(node.inputs) > 1 else UNKNOWN_TYPE
-        if weight.shape is None or len(weight.shape) < 3:
-            return "convolution"
-        if weight.shape[1] == 1 and node.attrs.get("groups", 1) != 1:
-            return "depthwise"
-        if all(size == 1 for size in weight.shape[2:]) and node.attrs.get("groups", 1) == 1 and _in_steps_of_one(node.attrs):
-            return "pointwise"
-        return "convolution"
+        sides = [shape for value in node.inputs if len(shape := self.types.type_of(value).shape or ()) > 2]
+        weight = sides[1] if len(sides) > 1 else (0, 0)
+        is_deep = weight[1] == 1 and node.attrs.get("groups", 1) != 1
+        spec = find_op(node.op)
+        if spec is not None and _unfolds(spec):
+            return "unfolded_depthwise" if is_deep else "unfolded"
+        if is_deep:
+            # A session's convolutions of floats in its own layout are fused ones.
+            is_plain = self.rates.in_session and spec is not None and spec.codes is None and "activation" not in node.attrs
+            return "plain_depthwise" if is_plain else "depthwise"
+        is_product = len(weight) > 2 and all(size == 1 for size in weight[2:]) and node.attrs.get("groups", 1) == 1
+        return "pointwise" if is_product and _in_steps_of_one(node.attrs) else "convolution"
 
     def _scaled(self, values: Iterable[Value | None], amount: Dim | None) -> int:
         """Return the bytes that a rule counted, in the element type that is asked about."""
@@ -345,12 +364,14 @@ class Bounder:
 
     def _launch(self, entry: Entry, family: Family | None) -> float:
         """Return the overhead of starting a node; views need no kernel, but a processor's library is called for them too."""
+        if self.rates.in_session and (operator := self.device.overheads.get(SESSION_OPERATOR)) is not None:
+            return operator.lo
         if entry.certainty is Certainty.FREE:
             view = self.device.overheads.get("view") if family is Family.VIEW else None
             return view.lo if view is not None else 0.0
         return self.device.launch.lo if self.device.launch is not None else 0.0
 
-    def _compute(self, cost: Cost, name: str, kernel: str) -> tuple[str, float] | None:
+    def _compute(self, node: Node, cost: Cost, name: str, kernel: str) -> tuple[str, float] | None:
         """Seconds of arithmetic, with the element type whose rate it is."""
         parts: list[float] = []
         products = int_or_zero(cost.matmul)
@@ -360,6 +381,10 @@ class Bounder:
                 return None
             name, figure = found
             parts.append(products / figure.hi)
+        in_session = self._session_seconds(node, cost, kernel)
+        if in_session is not None:
+            # Copying together is most of the time of few channels, and little of what many products take.
+            return name, max(in_session, *parts) if kernel else in_session + sum(parts)
         simple, functions = int_or_zero(cost.elementwise) + int_or_zero(cost.reduction), int_or_zero(cost.transcendental)
         for amount, rate in ((simple, self.rates.vector(name)), (functions, self.rates.functions(name))):
             if amount and rate is None:
@@ -368,6 +393,42 @@ class Bounder:
                 parts.append(amount / rate)
         # The units of a GPU work side by side; a processor has one set for everything.
         return name, sum(parts) if self.device.kind == "cpu" else max(parts, default=0.0)
+
+    def _session_seconds(self, node: Node, cost: Cost, kernel: str) -> float | None:
+        """Return what a session's kernel takes beside its products, by elements; None where that was not measured."""
+        rates, spec = self.device.session_elements, find_op(node.op)
+        if not self.rates.in_session or spec is None:
+            return None
+        counts = [self.elements_of(value) for value in (*node.inputs, *node.outputs) if value is not None]
+        count, kind = max(counts, default=0), _element_kernel(spec, cost, counts)
+        if kernel == "convolution" and spec.family is Family.QUANTIZATION:
+            # What one place of the result needs is copied together for each element of the filter.
+            shapes = [shape for value in (node.inputs[3], node.outputs[0]) if (shape := self.types.type_of(value).shape)]
+            (_, _, *taps), (images, _, *places) = shapes if len(shapes) == 2 else ((0, 0), (0, 0))
+            count, kind = math.prod(self.number(size) or 0 for size in (images, *taps, *places)), "unfold"
+        elif kind == "permute":
+            count = sum(map(self.size, node.outputs)) // _FLOAT_BYTES
+        rate = rates.get(kind)
+        return None if rate is None else count / rate.hi
+
+    def elements_of(self, value: Value) -> int:
+        """Return the number of elements; 0 where it is not known."""
+        return math.prod(self.number(size) or 0 for size in self.types.type_of(value).shape or (0,))
+
+
+def _element_kernel(spec: OpSpec, cost: Cost, counts: Sequence[int]) -> str:
+    """Return the kind of a session's kernel whose time goes by elements; empty where irscope measures none like it."""
+    if spec.family is Family.SOFTMAX:
+        return "softmax"
+    if OpRole.RECODES in spec.roles:
+        return "quantize" if spec.codes is None else "dequantize"
+    if OpRole.TRANSPOSE in spec.roles:
+        return "permute"
+    if spec.family not in (Family.NORMALIZATION, Family.ELEMENTWISE):
+        return ""
+    if int_or_zero(cost.transcendental) >= max(counts, default=0):
+        return "functions"
+    return "elementwise" if spec.family is Family.ELEMENTWISE else "normalization"
 
 
 _WINOGRAD: Final = 4
@@ -384,6 +445,25 @@ def saved(spec: OpSpec | None, filters: Sequence[Sequence[Dim] | None], attrs: M
     if sizes is None or not _in_steps_of_one(attrs):
         return 1.0
     return math.prod(_WINOGRAD * taps / (_WINOGRAD + taps - 1) for taps in sizes[2:] if isinstance(taps, int) and taps > 1)
+
+
+def is_convolution(spec: OpSpec) -> bool:
+    """Return whether an operator moves a filter over an image, of floats or of integers."""
+    return spec.family is Family.CONVOLUTION or (spec.family is Family.QUANTIZATION and OpRole.FILTERS in spec.roles)
+
+
+def _unfolds(spec: OpSpec) -> bool:
+    """Return whether a convolution of integers multiplies the filter, its left side, with the unfolded image: that without scales."""
+    return spec.family is Family.QUANTIZATION and OpRole.FILTERS in spec.roles and spec.codes is None
+
+
+_PACKED: Final = "u4"
+_FLOAT_BYTES: Final = 4  # of the elements whose permutation is measured: narrower ones take as much less
+
+
+def _sides(left: TensorType, right: TensorType) -> str:
+    """Return the element types of a product of integers, as ONNX Runtime has kernels for them: floats on the left are quantised to u8."""
+    return "i8i8" if left.dtype is DType.I8 else "u8i8" if right.dtype is DType.I8 else "u8u8"
 
 
 def is_dequantized(value: Value | None) -> bool:
@@ -424,6 +504,7 @@ Tf32: TypeAlias = Literal["default", "all", "none"]
 
 # An element type that a device has no rate for is converted to a wider one, which cannot be faster.
 _WIDER = {"f4": "f8", "f8": "f16", "f16": "f32", "bf16": "f32", "tf32": "f32", "i4": "i8", "i8": "f16", "i32": "f32", "f32": "bf16"}
+_WIDER |= {"u8i8": "i8", "u8u8": "i8", "i8i8": "i8", "u4": "f32"}
 _SHORT = {
     DType.F64: "f64",
     DType.F32: "f32",
@@ -451,10 +532,12 @@ def rate_name(dtype: DType) -> str:
 
 @immutable(slots=False)
 class Rates:
-    """Rates of one device. `tf32` says where products of f32 may run as TF32: PyTorch does so in convolutions, unless told otherwise."""
+    """Rates of one device. `tf32` says where products of f32 may run as TF32: PyTorch does so in convolutions, unless told otherwise;
+    `in_session` takes those of ONNX Runtime's kernels where they were measured."""
 
     device: DeviceProfile
     tf32: Tf32 = "default"
+    in_session: bool = False
 
     def product(self, dtype: str, kernel: str = "") -> tuple[str, Figure] | None:
         """Return the rate of matrix products, or of a kind of convolution, with the element type whose rate it is; None where there is
@@ -466,7 +549,8 @@ class Rates:
         seen: set[str] = set()
         while dtype not in seen:
             seen.add(dtype)
-            figure = device.kernels.get(kernel, {}).get(dtype) or device.matrix.get(dtype)
+            measured = device.sessions.get(kernel or "product", {}) if self.in_session else {}
+            figure = measured.get(dtype) or device.kernels.get(kernel, {}).get(dtype) or device.matrix.get(dtype)
             if figure is not None:
                 return dtype, figure
             dtype = _WIDER.get(dtype, dtype)

@@ -183,10 +183,13 @@ def _product(
 
 MODELS_TAKE: Final = 1.236
 """Factor by which models take longer than the roofline of a calibrated machine: 13 models in PyTorch, docs/roofline.md."""
+SESSIONS_TAKE: Final = 1.2
+"""The same of a session of ONNX Runtime, whose own kernels were measured: 188 files, docs/runtime.md."""
+_SESSIONS_SPREAD: Final = (0.75, 1.8)
 _MEASURED_SPREAD: Final = (0.85, 1.45)
 """The same for one model beside that: they took 1.10 to 1.73 times the roofline."""
 
-Work: TypeAlias = Literal["eager", "compiled", "training"]
+Work: TypeAlias = Literal["eager", "compiled", "training", "session"]
 
 
 @immutable
@@ -305,7 +308,7 @@ def clock_of(device: DeviceProfile, work: Work = "eager", tables: Mapping[str, T
         else {work: (min(low, wide[0]), max(high, wide[1])) for work, (low, high) in table.spread.items()}
     )
     if device.calibrated:
-        spread = dict.fromkeys(spread, _MEASURED_SPREAD)
+        spread = {**dict.fromkeys(spread, _MEASURED_SPREAD), "session": _SESSIONS_SPREAD}
     source = found.sources[table.source]
     shares = {**table.shares, **table.by_work.get(work, {})}
     return Clock(device, machine, shares, work, name, spread, f"{source.text}, {source.date} ({table.how})")

@@ -214,7 +214,8 @@ class Roofline(Analysis[Bounds]):
         """Return the bounds with symbols at these sizes."""
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
         fused = is_fused(ctx.program)
-        bounder = Bounder(Rates(device, self.tf32), ctx.get(Shapes), ctx.get(Alias()), element_type(self.dtype), sizes, is_fused=fused)
+        rates = Rates(device, self.tf32, in_session=ctx.program.traits.runtime is Runtime.ONNXRUNTIME)
+        bounder = Bounder(rates, ctx.get(Shapes), ctx.get(Alias()), element_type(self.dtype), sizes, is_fused=fused)
         entries = ctx.get(NodeCosts()).entries
         nodes = list(bounder.bounds(ctx.each(entries, "bounding", len(entries))))
         return Bounds(device, self.dtype, nodes, fused, bounder.weights_of(entries))

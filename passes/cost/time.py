@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Final
 
 from irscope.devices import find_device, target_of
-from irscope.devices.profile import DeviceProfile
+from irscope.devices.profile import SESSION_CALL, DeviceProfile
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.immutable import immutable
 from irscope.ir.bind import type_binder
@@ -19,9 +19,10 @@ from irscope.ir.program import Program
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
 from irscope.ops.registry import find_op, plays
-from irscope.passes.cost.bounds import COMPUTE, FREE, LAUNCH, MEMORY, Bounds, is_dequantized
+from irscope.ops.spec import Family
+from irscope.passes.cost.bounds import COMPUTE, FREE, LAUNCH, MEMORY, Bounds, NodeBound, is_dequantized
 from irscope.passes.cost.bounds import UNKNOWN as BOUND_UNKNOWN
-from irscope.passes.cost.clock import MODELS_TAKE, Clock, Work, clock_of, constants, missing_figure
+from irscope.passes.cost.clock import MODELS_TAKE, SESSIONS_TAKE, Clock, Work, clock_of, constants, missing_figure
 from irscope.passes.cost.count import Certainty, Entry, NodeCosts
 from irscope.passes.cost.kernels import HOST_ONLY, Kernel, KernelClass, Use, kernel_of
 from irscope.passes.cost.roofline import Roofline, is_fused
@@ -144,14 +145,16 @@ class Timer:
         seconds = self.clock.durations([HOST_ONLY if one is None else one for one in kernels], near)
         return queued(self.clock, listed, kernels, [float(one) for one in seconds], [bounds.least_of(one) for one in bounds.nodes])
 
-    def measured(self, entries: Sequence[Entry], kinds: Iterable[object], bounds: Bounds) -> list[NodeTime]:
+    def measured(self, entries: Sequence[Entry], kinds: Iterable[object], bounds: Bounds, takes: float) -> list[NodeTime]:
         """Return the time of every node on a device whose own kernels were measured: by its roofline, times what models take more."""
         result: list[NodeTime] = []
         for bound, entry, kind in zip(bounds.nodes, entries, kinds, strict=True):
             kernel = HOST_ONLY if bound.binding == FREE else self._kernel(entry, kind)
+            if kernel is None and _is_measured(bound, self.clock.device):
+                kernel = Kernel(KernelClass.CONVOLUTION if plays(entry.node, OpRole.FILTERS) else KernelClass.PRODUCT)
             known = kernel is not None and bound.binding != BOUND_UNKNOWN
             binds = UNKNOWN if not known else HOST if bound.binding == FREE else COMPUTE if bound.compute > bound.memory else MEMORY
-            seconds = bounds.seconds_of(bound) * MODELS_TAKE if known else 0.0
+            seconds = bounds.seconds_of(bound) * takes if known else 0.0
             result.append(NodeTime(bound.node, kernel if known else None, bound.runs, seconds, 0.0, 0.0, binds, bounds.least_of(bound)))
         return result
 
@@ -226,6 +229,12 @@ class Timer:
         return int_or_zero((found if self._bound is None else self._bound(found)).nbytes)
 
 
+def _is_measured(bound: NodeBound, device: DeviceProfile) -> bool:
+    """Return whether a product of integers, or of packed weights, has a kernel that was measured in ONNX Runtime."""
+    spec = find_op(bound.node.op)
+    return spec is not None and spec.family is Family.QUANTIZATION and bound.dtype in device.sessions.get("product", {})
+
+
 def queued(
     clock: Clock, entries: Sequence[Entry], kernels: Sequence[Kernel | None], seconds: Sequence[float], least: Sequence[float]
 ) -> list[NodeTime]:
@@ -291,7 +300,8 @@ class Time(Analysis[Timing]):
         device = find_device(self.device) if self.device else target_of(ctx.settings).device
         costs, types, aliases = ctx.get(NodeCosts()), ctx.get(Shapes), ctx.get(Alias())
         is_compiled = any(plays(entry.node, OpRole.GENERATED) for entry in costs.entries)
-        work: Work = "training" if ctx.program.training is not None else "compiled" if is_compiled else "eager"
+        in_session = ctx.program.traits.is_session and bool(device.sessions)
+        work: Work = "training" if ctx.program.training is not None else "compiled" if is_compiled else "session" if in_session else "eager"
         clock = clock_of(device, work)
         if clock is None:
             return Timing(device, None, work, (), None, missing_figure(device))
@@ -304,7 +314,9 @@ class Time(Analysis[Timing]):
         if bounds is None:
             bounds = ctx.get(roofline) if sizes is None else roofline.at(ctx, sizes)
         if device.calibrated:
-            nodes = timer.measured(entries, kinds, bounds)
+            nodes = timer.measured(entries, kinds, bounds, SESSIONS_TAKE if in_session else MODELS_TAKE)
+            if in_session and nodes:  # a run begins with a call, for which the first node waits
+                nodes[0] = replace(nodes[0], waits=device.overheads[SESSION_CALL].lo)
         else:
             nodes = timer.timed(ctx.each(entries, "timing", len(entries)), kinds, bounds)
         seconds = max(sum(one.seconds + one.waits for one in nodes), bounds.least)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -28,7 +28,31 @@ class Sample:
     amount: float
 
 
-class Engine(Protocol):
+class Timer(Protocol):
+    """Tells how long work takes."""
+
+    def seconds(self, work: Work, times: int) -> float:
+        """Return how long so many calls take, one after the other."""
+        ...
+
+
+class SessionEngine(Timer, Protocol):
+    """A runtime that has kernels of its own for each kind of product and its operands' element types."""
+
+    def kernels(self) -> Iterator[tuple[str, str, Callable[[], Sample]]]:
+        """Yield kinds of kernels with the element types of their operands, and what measures one."""
+        ...
+
+    def elements(self) -> Iterator[tuple[str, Callable[[], Sample]]]:
+        """Yield kinds of kernels whose time goes by elements, and what measures one."""
+        ...
+
+    def overheads(self) -> dict[str, Sample]:
+        """Return what measures calls of a session, and of the cheapest operators within one."""
+        ...
+
+
+class Engine(Timer, Protocol):
     """A device seen through a library."""
 
     @property
@@ -69,10 +93,6 @@ class Engine(Protocol):
 
     def operators(self) -> dict[str, Work]:
         """Return the cheapest operator that computes and the cheapest that only makes a view, on a handful of elements."""
-        ...
-
-    def seconds(self, work: Work, times: int) -> float:
-        """Return how long so many calls take, one after the other."""
         ...
 
 
@@ -181,6 +201,30 @@ def measure(engine: Engine, seconds: float, clock: Callable[[], float] = time.pe
     return Measurement(reached, convolutions, streams, functions, operators, clock() - started)
 
 
+@immutable(slots=False)
+class SessionRates:
+    """Measured rates of a runtime's kernels."""
+
+    kernels: dict[str, dict[str, Rate]]
+    """FLOP/s by kind and element types."""
+    elements: dict[str, Rate]
+    """Elements a second by kind."""
+    overheads: dict[str, Rate]
+    """Calls a second."""
+
+
+def measure_sessions(engine: SessionEngine, seconds: float, clock: Callable[[], float] = time.perf_counter) -> SessionRates:
+    """Measure a runtime's kernels in about so many seconds."""
+    kernels, elements = list(engine.kernels()), list(engine.elements())
+    share = seconds / (len(kernels) + len(elements) + 2)
+    rates: dict[str, dict[str, Rate]] = {}
+    for kind, operands, make in kernels:
+        rates.setdefault(kind, {})[operands] = _rate(engine, make(), share, clock)
+    by_element = {kind: _rate(engine, make(), share, clock) for kind, make in elements}
+    overheads = {name: _rate(engine, sample, share, clock) for name, sample in engine.overheads().items()}
+    return SessionRates(rates, by_element, overheads)
+
+
 def _product_rate(engine: Engine, dtype: str, share: float, clock: Callable[[], float]) -> Rate | None:
     """Return the best rate over growing matrices; a size that would use up the share is not tried."""
     end = clock() + share
@@ -202,14 +246,14 @@ def _convolutions(engine: Engine, kind: str, dtypes: Iterable[str], share: float
     return {dtype: _best(engine, ways, share, clock) for dtype, ways in samples.items() if ways}
 
 
-def _best(engine: Engine, samples: Iterable[Sample], share: float, clock: Callable[[], float]) -> Rate:
+def _best(engine: Timer, samples: Iterable[Sample], share: float, clock: Callable[[], float]) -> Rate:
     """Return the fastest of several ways to do something."""
     ways = list(samples)
     rates = [_rate(engine, way, share / len(ways), clock) for way in ways]
     return max(rates, key=lambda rate: rate.best)
 
 
-def _rate(engine: Engine, sample: Sample, share: float, clock: Callable[[], float]) -> Rate:
+def _rate(engine: Timer, sample: Sample, share: float, clock: Callable[[], float]) -> Rate:
     end = clock() + share
     times = _repetitions(engine, sample.work)
     rounds = [engine.seconds(sample.work, times)]
@@ -219,7 +263,7 @@ def _rate(engine: Engine, sample: Sample, share: float, clock: Callable[[], floa
     return Rate(amount / min(rounds), amount / statistics.median(rounds))
 
 
-def _repetitions(engine: Engine, work: Work) -> int:
+def _repetitions(engine: Timer, work: Work) -> int:
     """Return how many calls take long enough to be timed."""
     times = 1
     while times < 1 << 20:
@@ -236,21 +280,21 @@ def _repetitions(engine: Engine, work: Work) -> int:
 _HOW = "irscope calibrate on this machine: lo is the median, hi the best that was seen"
 
 
-def record_of(engine: Engine, rates: Measurement, date: str) -> dict[str, object]:
-    """Return the device file's content."""
+def record_of(engine: Engine, rates: Measurement, date: str, sessions: SessionRates | None = None) -> dict[str, object]:
+    """Return the device file's content; `sessions` are the rates of ONNX Runtime's kernels."""
     best = _falling(rates.streams)
+    overheads = {name: _time(rate) for name, rate in rates.operators.items()}
     record: dict[str, object] = {
         "name": "this" if engine.kind == "cpu" else "this-gpu",
         "title": engine.title,
         "kind": engine.kind,
         "calibrated": True,
         "sources": {"here": {"text": _HOW, "date": date}},
-        "matrix": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.products.items()},
-        "kernels": {
-            kind: {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.items()} for kind, rates in rates.convolutions.items()
-        },
+        "matrix": _rates(rates.products),
+        "kernels": {kind: _rates(by_type) for kind, by_type in rates.convolutions.items()},
+        "sessions": {kind: _rates(by_type) for kind, by_type in (sessions.kernels if sessions else {}).items()},
         # A processor's vector rate is at most that of its matrix products.
-        "vector": {dtype: _figure(rate, 1e9, "GFLOP/s") for dtype, rate in rates.products.items() if dtype in ("f32", "f64")},
+        "vector": _rates({dtype: rate for dtype, rate in rates.products.items() if dtype in ("f32", "f64")}),
         "functions": _figure(rates.functions, 1e9, "Gelement/s"),
         "bandwidth": _figure(best[max(best)], 1e9, "GB/s"),
         "levels": [
@@ -258,10 +302,13 @@ def record_of(engine: Engine, rates: Measurement, date: str) -> dict[str, object
             for size, rate in best.items()
             if size != max(best)
         ],
-        "overheads": {name: _time(rate) for name, rate in rates.operators.items()},
+        "overheads": overheads,
     }
     if "operator" in rates.operators:
         record["launch"] = _time(rates.operators["operator"])
+    if sessions:
+        record["session_elements"] = {kind: _figure(rate, 1e9, "Gelement/s") for kind, rate in sessions.elements.items()}
+        record["overheads"] = overheads | {name: _time(rate) for name, rate in sessions.overheads.items()}
     if engine.memory_bytes:
         record["memory"] = {"value": engine.memory_bytes, "unit": "B", "source": "here"}
     return record
@@ -288,6 +335,10 @@ def _falling(streams: Mapping[int, Rate]) -> dict[int, Rate]:
             rate = Rate(max(rate.best, above.best), max(rate.median, above.median))
         found[size] = rate
     return dict(reversed(found.items()))
+
+
+def _rates(rates: Mapping[str, Rate]) -> dict[str, object]:
+    return {elements: _figure(rate, 1e9, "GFLOP/s") for elements, rate in rates.items()}
 
 
 def _figure(rate: Rate, scale: float, unit: str) -> dict[str, object]:

@@ -10,9 +10,10 @@ import pytest
 from irscope.cli import calibrate
 from irscope.cli.main import main
 from irscope.devices.catalogue import calibration_file, find_device
+from irscope.devices.profile import KERNELS, SESSION_CALL, SESSION_ELEMENTS, SESSION_OPERATOR
 from irscope.errors import UsageError
 from irscope.files import config_folder
-from irscope.measure.calibrate.engine import STREAM_SIZES, Measurement, NumpyCpu, Sample, Work, measure, record_of, save
+from irscope.measure.calibrate.engine import STREAM_SIZES, Measurement, NumpyCpu, Sample, Work, measure, measure_sessions, record_of, save
 from irscope.measure.machine import memory_bytes, processor_name
 
 
@@ -226,3 +227,20 @@ def test_a_missing_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(calibrate.engines(0, None)[0], NumpyCpu)
     with pytest.raises(UsageError, match="needs PyTorch"):
         calibrate.engines(2, None)
+
+
+@pytest.mark.ort
+def test_kernels_of_sessions_are_measured_and_kept(tmp_path: Path) -> None:
+    from irscope.measure.calibrate.sessions import Sessions
+
+    machine, rates = calibrated()
+    measured = measure_sessions(Sessions(1), 0.0)
+    _, profile = save(record_of(machine, rates, "2026", measured), tmp_path / "this.json")
+    assert {kind: set(by_type) for kind, by_type in profile.sessions.items()} == {
+        "product": {"f32", "u4", "u8i8", "u8u8", "i8i8"},
+        **{key: {"f32", "u8i8", "u8u8", "i8i8"} for key in KERNELS},
+        "plain_depthwise": {"f32"},
+        **{key: {"u8i8", "u8u8", "i8i8"} for key in ("unfolded", "unfolded_depthwise")},
+    }
+    assert set(profile.session_elements) == set(SESSION_ELEMENTS)
+    assert profile.overheads[SESSION_OPERATOR].lo < profile.overheads[SESSION_CALL].lo
