@@ -111,7 +111,14 @@ def of_optimum() -> Made:
     ]
     pair = {"d_model": 64, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "vocab_size": 500, "max_position_embeddings": 64, **dict(sides)}
     stages = {"hidden_sizes": [16, 32, 32, 64], "depths": [1, 1, 1, 1]}
-    few = {"num_key_value_heads": 2}
+    few, heads = {"num_key_value_heads": 2}, {"num_attention_heads": [1, 2, 2, 4]}
+    narrow, patches = {**text, "embedding_size": 32}, {**image, "image_size": 64, "patch_size": 16}
+    windows = {"image_size": 64, "embed_dim": 32, "depths": [1, 1], "num_heads": [2, 4]}
+    thin = {"width_coefficient": 0.25, "depth_coefficient": 0.25, "image_size": 64}
+    plain = {"use_pretrained_backbone": False, "use_timm_backbone": False, "backbone": None}
+    both = {"text_config": {**text, "projection_dim": 32}, "vision_config": {**patches, "projection_dim": 32}}
+    gpt = {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 500, "n_positions": 64}
+    local = {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
     models: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
         ("BertForSequenceClassification", "BertConfig", "text-classification", text),
         ("ElectraForTokenClassification", "ElectraConfig", "token-classification", {**text, "embedding_size": 32}),
@@ -130,6 +137,42 @@ def of_optimum() -> Made:
         ("ConvNextV2ForImageClassification", "ConvNextV2Config", "image-classification", stages),
         ("PoolFormerForImageClassification", "PoolFormerConfig", "image-classification", stages),
         ("ASTForAudioClassification", "ASTConfig", "audio-classification", {**image, "max_length": 64, "num_mel_bins": 32}),
+        ("MobileBertForQuestionAnswering", "MobileBertConfig", "question-answering", {**narrow, "intra_bottleneck_size": 32}),
+        ("SqueezeBertForSequenceClassification", "SqueezeBertConfig", "text-classification", {**text, "embedding_size": 64}),
+        ("CamembertForMaskedLM", "CamembertConfig", "fill-mask", text),
+        ("FlaubertModel", "FlaubertConfig", "feature-extraction", {"vocab_size": 500, "emb_dim": 64, "n_layers": 2, "n_heads": 4}),
+        ("XLMModel", "XLMConfig", "feature-extraction", {"vocab_size": 500, "emb_dim": 64, "n_layers": 2, "n_heads": 4}),
+        ("RoFormerForMaskedLM", "RoFormerConfig", "fill-mask", narrow),
+        ("ConvBertForTokenClassification", "ConvBertConfig", "token-classification", narrow),
+        ("IBertForSequenceClassification", "IBertConfig", "text-classification", text),
+        ("Data2VecTextForMaskedLM", "Data2VecTextConfig", "fill-mask", text),
+        ("LayoutLMForTokenClassification", "LayoutLMConfig", "token-classification", text),
+        ("BeitForImageClassification", "BeitConfig", "image-classification", patches),
+        ("ViTMSNForImageClassification", "ViTMSNConfig", "image-classification", patches),
+        ("Swinv2ForImageClassification", "Swinv2Config", "image-classification", {**windows, "window_size": 4}),
+        ("MobileNetV1ForImageClassification", "MobileNetV1Config", "image-classification", {"depth_multiplier": 0.25}),
+        ("MobileNetV2ForImageClassification", "MobileNetV2Config", "image-classification", {"depth_multiplier": 0.25}),
+        ("EfficientNetForImageClassification", "EfficientNetConfig", "image-classification", {**thin, "hidden_dim": 320}),
+        ("RegNetForImageClassification", "RegNetConfig", "image-classification", {**stages, "groups_width": 8, "embedding_size": 16}),
+        ("PvtForImageClassification", "PvtConfig", "image-classification", {**stages, **heads, "image_size": 64}),
+        ("SegformerForSemanticSegmentation", "SegformerConfig", "semantic-segmentation", {**stages, **heads, "decoder_hidden_size": 32}),
+        ("DetrForObjectDetection", "DetrConfig", "object-detection", {**pair, "num_queries": 10, **plain}),
+        ("CLIPModel", "CLIPConfig", "zero-shot-image-classification", both),
+        ("SiglipModel", "SiglipConfig", "zero-shot-image-classification", both),
+        ("PegasusForConditionalGeneration", "PegasusConfig", "text2text-generation-with-past", pair),
+        ("MBartForConditionalGeneration", "MBartConfig", "text2text-generation-with-past", pair),
+        ("BlenderbotForConditionalGeneration", "BlenderbotConfig", "text2text-generation-with-past", pair),
+        ("CodeGenForCausalLM", "CodeGenConfig", "text-generation-with-past", {**gpt, "rotary_dim": 8}),
+        ("GPTJForCausalLM", "GPTJConfig", "text-generation-with-past", {**gpt, "rotary_dim": 8}),
+        ("GPTBigCodeForCausalLM", "GPTBigCodeConfig", "text-generation-with-past", gpt),
+        ("GPTNeoForCausalLM", "GPTNeoConfig", "text-generation-with-past", {**text, **local}),
+        ("GemmaForCausalLM", "GemmaConfig", "text-generation-with-past", {**text, **few, "head_dim": 16}),
+        ("FalconForCausalLM", "FalconConfig", "text-generation-with-past", text),
+        ("MptForCausalLM", "MptConfig", "text-generation-with-past", {"d_model": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 500}),
+        ("OlmoForCausalLM", "OlmoConfig", "text-generation-with-past", text),
+        ("GraniteForCausalLM", "GraniteConfig", "text-generation-with-past", {**text, **few}),
+        ("Phi3ForCausalLM", "Phi3Config", "text-generation-with-past", {**text, **few, "pad_token_id": 0}),
+        ("StableLmForCausalLM", "StableLmConfig", "text-generation-with-past", {**text, **few}),
     )
 
     def write(model: Any, task: str, path: Path) -> None:

@@ -96,6 +96,7 @@ def load(
     trust_remote_code: bool = False,
     ort_level: str = "off",
     use_ort: bool = False,
+    ort: str = "",
     device: str = "",
 ) -> Model:
     """Read a model file, or take a model by name, such as "torchvision:resnet50", "./train.py:build" or the folder of a hub.
@@ -104,8 +105,9 @@ def load(
     model has numbers for all its sizes, but for those of `open_sizes`, such as "batch". `base` is what an adapter's folder goes on top of;
     `trust_remote_code` lets code in a folder run, where its configuration asks for that.
     `ort_level` takes an ONNX file as a session of ONNX Runtime has it after these optimisations: basic, extended or all,
-    predicted, or with `use_ort` as an installed onnxruntime says, which makes a session and never runs it. `device` is what it is opened
-    for, as --device takes it; else this machine's GPU, the one that `irscope config` set, or the default.
+    predicted, or with `use_ort` as an installed onnxruntime says, which makes a session and never runs it. `ort` is the release of ONNX
+    Runtime, such as "1.20"; else the installed one, or the newest that is known. `device` is what it is opened for, as --device takes it;
+    else this machine's GPU, the one that `irscope config` set, or the default.
     """
     types = {name: parse_input_type(given) if isinstance(given, str) else given for name, given in (inputs or {}).items()}
     options = LoadOptions(
@@ -117,7 +119,7 @@ def load(
         ort_level=ort_level,
         use_ort=use_ort,
     )
-    return targeted(open_model(Path(path), options, settings=settings_for(device, is_session=ort_level != "off" or use_ort)))
+    return targeted(open_model(Path(path), options, settings=settings_for(device, ort=ort, is_session=ort_level != "off" or use_ort)))
 
 
 def capture(

@@ -75,13 +75,16 @@ def slid(call: OpCall, size: Dim, axis: Axis) -> Dim:
     if axis.stride < 1 or axis.dilation < 1:
         raise RuleError(f"strides and dilations of {call.spec.name} must be at least 1")
     padded = size + axis.before + axis.after
-    is_short = less(padded, axis.reach)
+    hangs_over = bool(call.attr("ceil_mode")) and auto_pad != "VALID"
+    # Where a last window may hang over, the first one may too, by less than a step.
+    inside = max(axis.reach - axis.stride + 1, 1) if hangs_over else axis.reach
+    is_short = less(padded, inside)
     if is_short:
         raise RuleError(f"a window of {axis.reach} does not fit into {padded} elements ({call.spec.name})")
     if is_short is None:
-        call.context.assume(axis.reach, padded, f"{call.spec.name}: a window fits", Relation.FITS)
+        call.context.assume(inside, padded, f"{call.spec.name}: a window fits", Relation.FITS)
     room = padded - axis.reach
-    if not call.attr("ceil_mode") or auto_pad == "VALID":
+    if not hangs_over:
         return call.context.note_size(floordiv(room, axis.stride) + 1)
     return call.context.note_size(_rounded_up(size, axis, room))
 

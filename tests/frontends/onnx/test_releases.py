@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
+import irscope
 from irscope.cli.main import main
 from irscope.devices import releases
 from irscope.devices.releases import NEWEST_ORT, ort_release
@@ -58,6 +59,8 @@ def test_session_is_that_of_the_release_that_is_asked_for(
     assert any(note in one for one in report["notes"]) and (note or not any("differs" in one for one in report["notes"]))
     assert main(["run", "--ort", asked, "--device", "xeon-8480", str(halves)]) == 0
     assert f"ONNX Runtime {runtime.removeprefix('onnxruntime ')}" in capsys.readouterr().out
+    plan = irscope.load(halves, ort=asked, ort_level="all", device="xeon-8480").run("ort-memory")["ort-memory"].value
+    assert runtime.startswith(f"onnxruntime {plan.release.text}")
 
 
 def test_default_is_the_installed_release_else_the_newest_known(monkeypatch: pytest.MonkeyPatch) -> None:

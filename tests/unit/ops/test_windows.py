@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -147,6 +148,22 @@ def test_max_pool_sizes_are_those_of_torch(seed: int) -> None:
     }
     assert shape_of("nn.max_pool", f32(*shape), **attrs) == tuple(expected.shape)
     agrees_with_symbols("nn.max_pool", f32(*shape), results=2, **attrs)
+
+
+@pytest.mark.torch
+@every("size", range(1, 8))
+def test_windows_larger_than_the_image_hang_over_as_in_torch(size: int) -> None:
+    import torch
+
+    for reach, step in itertools.product(range(1, 12), range(1, 12)):
+        attrs = {"kernel_shape": (reach,), "strides": (step,), "ceil_mode": True}
+        try:
+            expected = torch.nn.functional.avg_pool1d(torch.zeros(1, 1, size), reach, step, ceil_mode=True).shape
+        except RuntimeError:
+            with pytest.raises(RuleError, match="does not fit"):
+                shape_of("nn.avg_pool", f32(1, 1, size), **attrs)
+        else:
+            assert shape_of("nn.avg_pool", f32(1, 1, size), **attrs) == tuple(expected)
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 9])
