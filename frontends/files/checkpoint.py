@@ -24,7 +24,7 @@ from irscope.ir.graph import Graph, Names, Role, paused_gc
 from irscope.ir.places import FileRegion, Payload
 from irscope.ir.program import PackedPart, Program
 from irscope.ir.types import TensorType, tensor
-from irscope.weights.packed import Shaped, read_packed
+from irscope.weights.schemes import Shaped, read_packed
 from irscope.weights.source import Forbidden, ModelFolder
 
 # -- the table of weights ----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import paused_gc
 from irscope.ir.program import WEIGHTS, Assumed, Program
 from irscope.ir.types import TensorType, tensor
-from irscope.weights.packed import Packed, read_packed
+from irscope.weights.schemes import Packed, read_packed
 from irscope.weights.source import Forbidden, Malformed, ModelFolder
 
 INDEX: Final = "model.safetensors.index.json"

@@ -56,8 +56,7 @@ from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
 from irscope.memory.growth import Cut, Rhythm
 from irscope.memory.tape import Tape
-from irscope.weights.packed import Packed, method_of
-from irscope.weights.schemes import Scheme, scheme_in
+from irscope.weights.schemes import Packed, Scheme, method_of, scheme_in
 
 if TYPE_CHECKING:
     from torch import nn

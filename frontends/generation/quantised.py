@@ -21,8 +21,7 @@ from irscope.frontends.torch_lowering.dtypes import torch_dtype
 from irscope.immutable import immutable
 from irscope.ir.graph import Role
 from irscope.ir.program import WEIGHTS, Assumed, PackedPart, Program
-from irscope.weights.packed import Packed, PackedWeight, Shaped
-from irscope.weights.schemes import Scheme, scheme_in
+from irscope.weights.schemes import FAMILIES, Packed, PackedWeight, Scheme, Shaped, scheme_in
 
 
 @immutable(slots=False)
@@ -284,11 +283,12 @@ EXPERTS: Final = Kernel(
 
 def kernel_for_weights(family: str, scheme: str) -> Kernel | None:
     """Return the kernel that runs weights of a family; None where nobody read one."""
-    if family == "bitsandbytes":
+    kernel = FAMILIES[family].kernel if family in FAMILIES else ""
+    if kernel == "bitsandbytes":
         return EIGHT_BIT if scheme.startswith("int8") else FOUR_BIT
-    if family == "torchao":
+    if kernel == "torchao":
         return MARLIN if scheme.startswith("int4") else PLAIN_EACH_TIME
-    return {"gptq": MARLIN, "awq": MARLIN, "float8": FP8, "mxfp4": MARLIN, "compressed-tensors": UNPACKED, "int8": MARLIN}.get(family)
+    return {"fused": MARLIN, "float8": FP8, "unpacked": UNPACKED}.get(kernel)
 
 
 def _kernel_for(scheme: Scheme) -> Kernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +101,9 @@ class Format:
         return self.bits + (8 if self.power_of_two else _SCALE_BITS) / max(group, 1)
 
 
+FormatName = Literal["int8", "fp8_e4m3", "fp8_e5m2", "int4", "nf4", "mxfp4"]
+"""Formats whose errors are measured unless others are asked for."""
+FORMAT_NAMES: Final[tuple[FormatName, ...]] = get_args(FormatName)
 FORMATS = (
     Format("int8", 8, *_integers(8)),
     Format("fp8_e4m3", 8, *_floats(3, -6, 448.0)),

@@ -25,7 +25,7 @@ from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance, Quantity
-from irscope.weights.schemes import Scheme, parse_scheme
+from irscope.weights.schemes import FAMILIES, Scheme, parse_scheme
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.timeline import Footprint
@@ -236,7 +236,7 @@ class StoreAs(Analysis[Storing]):
             yield _BY_NAME
         if result.after_peak.value is not None:
             yield f"modelled: the peak ({result.what}) less what the weights save, plus a kernel's temporary memory"
-            yield f"modelled: a kernel also takes {_KERNELS[result.scheme.family]}"
+            yield f"modelled: a kernel also takes {FAMILIES[result.scheme.family].besides}"
         if result.measured:
             form, granularity = result.scheme.measured
             yield f"measured: nearest rounding to {form} ({granularity}) of weights alone, no activations; GPTQ and AWQ choose better"
@@ -352,16 +352,6 @@ def _stored(weight: Value, use: _Use, scheme: Scheme) -> Stored:
 
 
 # -- memory of a run -----------------------------------------------------------------------------------------------------
-
-_FUSED: Final = "no plain weight, as a fused kernel does; its own workspace is not counted"
-_KERNELS: Final = {
-    "bitsandbytes": "a plain copy of the largest layer's weight (4 bit), or codes and sums of 32 bits (8 bit), as bitsandbytes 0.50 does",
-    "float8": "codes and scales of the activations",
-    "compressed-tensors": f"{_FUSED}; transformers itself makes plain weights of it for good",
-    "gptq": _FUSED,
-    "awq": _FUSED,
-    "mxfp4": _FUSED,
-}
 
 
 def _find_peak(storing: Storing, ctx: PassContext) -> None:

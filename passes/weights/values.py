@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Coverage, Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
-from irscope.weights.losses import Noise, in_rows, measured_noise
+from irscope.weights.losses import FORMAT_NAMES, FormatName, Noise, in_rows, measured_noise
 from irscope.weights.result import TensorStatistics, Unread
 from irscope.weights.scan import Options, Tick, duplicates, hold, lots, pays_to_compile, scan, spectra
 from irscope.weights.source import Unreadable, WeightFiles
@@ -376,14 +376,11 @@ def _integer(attrs: Mapping[str, Attr], name: str, default: int) -> int:
 
 
 _MISSING = "IRS440"
-_FORMATS = ("int8", "fp8_e4m3", "fp8_e5m2", "int4", "nf4", "mxfp4")
 _NOTES = (
     "weight error: 10 log10(sum of squares of the weights / sum of squares of their rounding errors); no activations were seen",
     "integers are symmetric around zero; scales come from the largest magnitude of the tensor, of a slice along the first axis (channel), "
     "or of a group of neighbours in it; a scale is counted with 16 bits, of mxfp4 with 8",
 )
-
-Format = Literal["int8", "fp8_e4m3", "fp8_e5m2", "int4", "nf4", "mxfp4"]
 
 
 @immutable
@@ -422,7 +419,7 @@ class QuantizeError(Analysis[WeightErrors]):
 
     target: float = 30.0
     """Signal-to-noise ratio in dB that a matrix must reach."""
-    formats: tuple[Format, ...] = _FORMATS  # type: ignore[assignment]  # the same names
+    formats: tuple[FormatName, ...] = FORMAT_NAMES
     """Formats that are tried."""
     threads: int = 0
     """Threads that read weights; 0: one per core."""

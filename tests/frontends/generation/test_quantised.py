@@ -27,8 +27,7 @@ from irscope.frontends.generation.quantised import (  # noqa: E402
     stored_with,
     unpack_before_forward,
 )
-from irscope.weights.packed import read_packed  # noqa: E402
-from irscope.weights.schemes import parse_scheme  # noqa: E402
+from irscope.weights.schemes import parse_scheme, read_packed  # noqa: E402
 from tests.unit.weights.test_packed import AWQ, DOUBLE, FP8_BLOCKS, GPTQ, INT8, LAYOUTS, NF4, W4A16, Header, _stored  # noqa: E402
 
 pytestmark = pytest.mark.torch

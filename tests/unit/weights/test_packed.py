@@ -20,7 +20,7 @@ import pytest
 from irscope.cli.main import main
 from irscope.frontends.torch_lowering.dtypes import SAFETENSORS_DTYPES
 from irscope.ir.dtypes import DType
-from irscope.weights.packed import Tensors, read_packed
+from irscope.weights.schemes import Tensors, read_packed
 from tests.tables import every
 
 OUTPUTS, INPUTS = 256, 384

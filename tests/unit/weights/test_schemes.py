@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from irscope.errors import UsageError
-from irscope.weights.packed import read_packed
-from irscope.weights.schemes import SCHEMES, parse_scheme, scheme_in
+from irscope.weights.schemes import SCHEMES, parse_scheme, read_packed, scheme_in
 from tests.unit.weights.test_packed import (
     AWQ,
     DOUBLE,
