@@ -96,7 +96,7 @@ def _new_private(path: Path, content: str) -> Path:
 
 def replace_private(path: Path, pieces: Iterable[bytes]) -> None:
     """Write a file of irscope's own that only this user can read, in place of what has that name, be it a link. Raises OSError."""
-    _replace(path, f"{os.urandom(8).hex()}.tmp", 0o600, lambda descriptor: _fill_binary(descriptor, pieces))
+    _write_then_move(path, f"{os.urandom(8).hex()}.tmp", 0o600, lambda descriptor: _fill_binary(descriptor, pieces))
 
 
 # -- folders for temporary files ---------------------------------------------------------------------------------------
@@ -327,10 +327,10 @@ def _write(path: Path, fill: Callable[[int], None]) -> None:
         if is_stream(path) or (path.exists() and not path.is_file()):
             fill(os.open(path, os.O_WRONLY))
             return
-        _replace(path, f".irscope-{os.urandom(8).hex()}.tmp", stat.S_IMODE(path.stat().st_mode) if path.exists() else None, fill)
+        _write_then_move(path, f".irscope-{os.urandom(8).hex()}.tmp", stat.S_IMODE(path.stat().st_mode) if path.exists() else None, fill)
 
 
-def _replace(path: Path, beside: str, mode: int | None, fill: Callable[[int], None]) -> None:
+def _write_then_move(path: Path, beside: str, mode: int | None, fill: Callable[[int], None]) -> None:
     """Write a file beside the path, with that mode if any is given, and move it there when it is whole."""
     temporary = path.with_name(beside)
     descriptor = os.open(temporary, _NEW_FILE, 0o666 if mode is None else 0o600)

@@ -383,7 +383,7 @@ class _Stacks:
         """Return the frames of what asked for memory."""
         known = self._of.get(id(owner))
         if known is None:
-            frames = [self._frames.setdefault(tuple(frame.values()), frame) for frame in _frames(owner)]
+            frames = [self._frames.setdefault(tuple(frame.values()), frame) for frame in _owner_frames(owner)]
             known = self._of[id(owner)] = owner, self._lists.setdefault(tuple(map(id, frames)), frames)
         return known[1]
 
@@ -441,7 +441,7 @@ def _entries(number: int, event: Event, stacks: _Stacks) -> list[dict[str, Any]]
     ]
 
 
-def _frames(owner: Owner | None) -> list[dict[str, object]]:
+def _owner_frames(owner: Owner | None) -> list[dict[str, object]]:
     if owner is None:
         return []
     first = {"name": f"{owner.group} {owner.label}".strip(), "filename": owner.category, "line": 0}
@@ -506,7 +506,7 @@ def _counter_events(log: AllocatorLog) -> Iterator[dict[str, Any]]:
     """Yield the bytes by category, and what the allocator counts, after each event."""
     by_category: dict[str, int] = {}
     counts = {"requested": 0, "allocated": 0, "reserved": 0}
-    for event, time in zip(log.events, _times(log), strict=True):
+    for event, time in zip(log.events, _event_times(log), strict=True):
         if event.action == "oom":
             continue  # nothing is taken
         sign = -1 if event.action in ("free", "segment_free", "segment_unmap") else 1
@@ -522,7 +522,7 @@ def _counter_events(log: AllocatorLog) -> Iterator[dict[str, Any]]:
         yield {"ph": "C", "name": "allocated", "pid": 0, "ts": time, "args": {"bytes": counts["allocated"]}}
 
 
-def _times(log: AllocatorLog) -> list[float]:
+def _event_times(log: AllocatorLog) -> list[float]:
     """Return when each event happens: those of one step one after another within its time."""
     groups: dict[tuple[int, int], list[Event]] = {}
     for event in log.events:

@@ -232,7 +232,7 @@ def _messages() -> str:
     return name
 
 
-def _groups() -> str:
+def _check_process_groups() -> str:
     options, made_by = fake_groups()
     made_by(0, 2, options())
     return "_create_internal" if hasattr(torch._C._distributed_c10d.FakeProcessGroup, "_create_internal") else "FakeProcessGroup"
@@ -259,7 +259,7 @@ ENTRIES: Final[Mapping[str, Callable[[], str]]] = {
     "dense tensors": lambda: _first(importlib.import_module("torch._prims_common"), *_DENSE),
     "votes of pipelines": _votes,
     "messages of stages": _messages,
-    "groups of processes": _groups,
+    "groups of processes": _check_process_groups,
     "timers of DDP": _timers,
     "types of torch.cuda": _types,
 }

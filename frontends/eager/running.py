@@ -183,21 +183,21 @@ def around(module: nn.Module, *, grad: bool, compiles: bool = False) -> Iterator
         yield Assumed(
             WHAT,
             "eager",
-            f"torch.compile replaces {_listed(compiled)}; the code that it generates, its fusions and its memory are not analysed",
+            f"torch.compile replaces {_name_list(compiled)}; the code that it generates, its fusions and its memory are not analysed",
         )
     graphed = [name for name, part in parts if _module_of(vars(part).get("forward")) == _GRAPHED]
     if graphed:
-        yield Assumed(WHAT, "eager", f"{_listed(graphed)} replays a CUDA graph, whose memory pool is not analysed")
+        yield Assumed(WHAT, "eager", f"{_name_list(graphed)} replays a CUDA graph, whose memory pool is not analysed")
     for kind, does in (
         (nn.parallel.DistributedDataParallel, "exchanges gradients between processes; its buckets and the communication are not analysed"),
         (nn.DataParallel, "spreads the batch over devices; its copies of the weights are not analysed"),
     ):
         wrapped = [name for name, part in parts if isinstance(part, kind)]
         if wrapped:
-            yield Assumed(WHAT, "one process, one device", f"{kind.__name__} around {_listed(wrapped)} {does}")
+            yield Assumed(WHAT, "one process, one device", f"{kind.__name__} around {_name_list(wrapped)} {does}")
     hooked = [name for name, part in parts if any(map(_is_foreign, _hooks(part, grad)))]
     if hooked:
-        why = f"{_hooks_meant(grad)} on {_listed(hooked)} ran once without data; what they do and keep is counted as a part of the model"
+        why = f"{_hooks_meant(grad)} on {_name_list(hooked)} ran once without data; what they do and keep is counted as a part of the model"
         yield Assumed(WHAT, "with hooks", why)
     if any(map(_is_foreign, _global_hooks())):
         yield Assumed(
@@ -205,7 +205,7 @@ def around(module: nn.Module, *, grad: bool, compiles: bool = False) -> Iterator
         )
     waiting = [name for name, one in module.named_parameters() if one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None)]
     if grad and waiting:
-        why = f"hooks on gradients of {_listed(waiting)}, such as an optimizer in the backward, are not run"
+        why = f"hooks on gradients of {_name_list(waiting)}, such as an optimizer in the backward, are not run"
         yield Assumed(WHAT, "without hooks of parameters", why)
 
 
@@ -280,7 +280,7 @@ def _called(name: str) -> str:
     return f"module {name}" if name else "the module"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     shown = ", ".join(name or "the whole module" for name in names[:_NAMED])
     return f"{shown} and {len(names) - _NAMED:,} more" if len(names) > _NAMED else shown
 

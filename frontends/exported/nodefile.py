@@ -205,7 +205,7 @@ def reordered(program: ExportedProgram, order: Sequence[int]) -> ExportedProgram
     """Return the program with its nodes, counted as a file counts them, in another order. Weights are shared with the original."""
     import torch
 
-    graph = _copied(program.graph, order)
+    graph = _reordered_graph(program.graph, order)
     return torch.export.ExportedProgram(
         root=torch.fx.GraphModule(program.graph_module, graph),
         graph=graph,
@@ -219,7 +219,7 @@ def reordered(program: ExportedProgram, order: Sequence[int]) -> ExportedProgram
     )
 
 
-def _copied(graph: Graph, order: Sequence[int]) -> Graph:
+def _reordered_graph(graph: Graph, order: Sequence[int]) -> Graph:
     """Return a copy of a graph: first what it declares, then its nodes in the order, parts of results right behind what makes them."""
     import torch
 

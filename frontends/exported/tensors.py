@@ -53,7 +53,7 @@ class Types:
 
     def device(self, found: Json) -> str:
         """Return a device as text, empty where it is the one that every tensor of the model is on."""
-        text = device_text(found)
+        text = device_name_of(found)
         return "" if text == self._hidden_device else text
 
     def tensor(self, meta: Json) -> TensorType:
@@ -75,7 +75,7 @@ class Types:
         return tensor(dtype, shape, device, None if row_major else strides)
 
 
-def device_text(device: Json) -> str:
+def device_name_of(device: Json) -> str:
     """Return a device as text: "cuda:0", "cpu"."""
     if not isinstance(device, dict):
         return ""
@@ -86,7 +86,7 @@ def device_text(device: Json) -> str:
 def devices(graph: Json) -> Iterator[str]:
     """Yield the devices of a graph's tensors."""
     for meta in graph["tensor_values"].values():
-        yield device_text(meta.get("device"))
+        yield device_name_of(meta.get("device"))
 
 
 class Weights:

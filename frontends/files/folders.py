@@ -92,7 +92,7 @@ def own_lengths(folder: Path) -> tuple[int | None, int | None]:
     text = config.get("text_config")
     configs = (config, text if isinstance(text, dict) else {})
     context = next((size for each in configs for key in CONTEXTS if (size := each.get(key)) is not None), None)
-    return _count(asked), _count(context)
+    return _positive(asked), _positive(context)
 
 
 _PROMPT, _NEW = 1024, 256
@@ -106,7 +106,7 @@ def usual_lengths(model: str) -> tuple[int, int, bool]:
     return min(_PROMPT, max(1, context - chosen)) if context else _PROMPT, chosen, new is not None
 
 
-def _count(size: object) -> int | None:
+def _positive(size: object) -> int | None:
     return size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None
 
 
@@ -174,7 +174,7 @@ class Pair:
     @property
     def rank(self) -> int:
         """Return what lies between the two."""
-        return sizes_of(self.down)[0]
+        return stored_sizes(self.down)[0]
 
 
 @immutable(slots=False)
@@ -204,7 +204,7 @@ class Adapter:
         pairs: dict[str, Pair] = {}
         for module, parts in found.items():
             down, up = parts.get("A", parts.get("embedding_A")), parts.get("B", parts.get("embedding_B"))
-            if down is None or up is None or sizes_of(down)[0] != sizes_of(up)[1]:
+            if down is None or up is None or stored_sizes(down)[0] != stored_sizes(up)[1]:
                 what = f"the two matrices of {module[:80]!r} do not belong together"
                 raise LoadError(what, code="IRS168", where=str(self.folder), hint="save the adapter again")
             pairs[module] = Pair(down, up)
@@ -251,7 +251,7 @@ class Adapter:
         return _ends_with(module, self.targets)
 
 
-def sizes_of(type_: TensorType) -> tuple[int, ...]:
+def stored_sizes(type_: TensorType) -> tuple[int, ...]:
     """Return the sizes of a stored tensor, which are all numbers."""
     return tuple(size for size in type_.shape or () if isinstance(size, int))
 
@@ -362,9 +362,9 @@ def _check_pair(adapter: Adapter, module: str, pair: Pair, shapes: Mapping[str, 
         raise LoadError(message, code="IRS168", where=str(adapter.folder), hint="--base FOLDER names another base")
     if base is None or base.rank != 2 or not base.dtype.is_float or (base.dtype.bits or 0) < 16:
         return
-    across = {sizes_of(pair.up)[0], sizes_of(pair.down)[1]}
-    if across != set(sizes_of(base)):
-        sizes = "x".join(map(str, sizes_of(base)))
+    across = {stored_sizes(pair.up)[0], stored_sizes(pair.down)[1]}
+    if across != set(stored_sizes(base)):
+        sizes = "x".join(map(str, stored_sizes(base)))
         message = f"its matrices beside {module[:80]!r} are {pair.down} and {pair.up}, the base's weight is {sizes}"
         raise LoadError(message, code="IRS168", where=str(adapter.folder), hint="--base FOLDER names another base")
 
@@ -372,7 +372,7 @@ def _check_pair(adapter: Adapter, module: str, pair: Pair, shapes: Mapping[str, 
 def _add_assumed(adapter: Adapter, shapes: Mapping[str, TensorType], table: checkpoints.WeightTable) -> None:
     """Add the weights that peft would make where a folder has no weights: f32, beside matrices with the names that it lists."""
     beside = {name.removesuffix(".weight"): type_ for name, type_ in shapes.items() if name.endswith(".weight") and type_.rank == 2}
-    found = {module: sizes_of(type_) for module, type_ in beside.items() if adapter.is_beside(module)}
+    found = {module: stored_sizes(type_) for module, type_ in beside.items() if adapter.is_beside(module)}
     for module, (outputs, inputs) in found.items():
         rank = adapter.rank_of(module)
         table.add(f"{module}.lora_A.weight", tensor(DType.F32, (rank, inputs)), None)

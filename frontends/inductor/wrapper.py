@@ -91,7 +91,7 @@ def places_of(text: str) -> dict[str, Loc]:
     return found
 
 
-def parse(text: str, path: str) -> ast.Module:
+def parse_code(text: str, path: str) -> ast.Module:
     """Return the syntax tree, refused where it nests deeper than generated code does."""
     _check_nesting(text, path)
     try:
@@ -177,7 +177,7 @@ class Wrapper:
 
     def read(self) -> Program:
         """Return the program of the wrapper's `call`."""
-        tree = parse(self._text, self._path)
+        tree = parse_code(self._text, self._path)
         self._read_comments()
         self._read_module(tree)
         entry = self._functions.get("call")

@@ -733,7 +733,7 @@ class _Writer:
         if self.external and length > _INLINE_FROM:
             offset, _ = self._to_data_file(value)
             return _external_head(name, type_, self.data_name, offset, length), 0, None
-        return _head(name, type_), len(encode(_RAW_DATA << 3 | 2)) + len(encode(length)) + length, length
+        return _tensor_header(name, type_), len(encode(_RAW_DATA << 3 | 2)) + len(encode(length)) + length, length
 
     def _to_data_file(self, value: Value) -> tuple[int, int]:
         assert self.data is not None
@@ -745,14 +745,14 @@ class _Writer:
         return begin, self.at - begin
 
 
-def _head(name: str, type_: TensorType) -> bytes:
+def _tensor_header(name: str, type_: TensorType) -> bytes:
     sizes = [size for size in type_.shape or () if isinstance(size, int)]
     return bytes(onnx.TensorProto(dims=sizes, data_type=NUMBERS[type_.dtype], name=name).SerializeToString())
 
 
 def _external_head(name: str, type_: TensorType, location: str, offset: int, length: int) -> bytes:
     tensor = onnx.TensorProto()
-    tensor.ParseFromString(_head(name, type_))
+    tensor.ParseFromString(_tensor_header(name, type_))
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", offset), ("length", length)):
         tensor.external_data.add(key=key, value=str(value))

@@ -414,7 +414,7 @@ class Recorder:
         if site is not None:
             line = next((one for one in site.lines if not one.startswith("module ")), "")
             # A library's call is of one operator, whose operands others may have made; a generated kernel of all.
-            return self._path(_shared(site.modules if site.generated else site.modules[:1])), line
+            return self._path(_common_module(site.modules if site.generated else site.modules[:1])), line
         return self._running, line_text(self.watch.line_of(sys._getframe(1)))
 
     @property
@@ -540,7 +540,7 @@ def _geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
 
 
-def _shared(modules: Sequence[str]) -> str:
+def _common_module(modules: Sequence[str]) -> str:
     """Return the innermost module that holds all of these."""
     paths = [one.split(".") for one in modules]
     return ".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))

@@ -280,7 +280,7 @@ class Reasons:
                 reason = (
                     "checkpoint" if policy.endswith("_RECOMPUTE") else _BUDGET if node.name in free else "cheap, and fewer bytes are kept"
                 )
-                again[node.name] = RecomputedTensor(operator_of(node), place_of(node), _size(value), reason)
+                again[node.name] = RecomputedTensor(operator_of(node), place_of(node), _tensor_bytes(value), reason)
                 node.meta[_AGAIN] = node.name
         for node in forward.graph.nodes:
             node.meta[_PARTITION] = number
@@ -325,7 +325,7 @@ def _aliases(node: Any) -> bool:
     return schema is not None and any(one.alias_info is not None for one in schema.returns)
 
 
-def _size(value: torch.Tensor) -> int | None:
+def _tensor_bytes(value: torch.Tensor) -> int | None:
     number = _number(value.numel())
     return None if number is None else number * value.element_size()
 
@@ -364,7 +364,7 @@ class Graphs:
             finally:
                 written = self._open.pop()
             if any(device == "cuda" for device in graph.device_types):
-                self.found.append(_read(graph, made[0].value, written, self.reasons.of(graph.module.graph.nodes)))
+                self.found.append(_read_graph_code(graph, made[0].value, written, self.reasons.of(graph.module.graph.nodes)))
                 self._uses.update(uses_of_compiler())
             return made
 
@@ -434,7 +434,7 @@ def _bytes_of(node: Any, graph: Any) -> int | None:
         return None
 
 
-def _read(graph: Any, text: str, written: _Written, decisions: _Decisions | None) -> Graph:
+def _read_graph_code(graph: Any, text: str, written: _Written, decisions: _Decisions | None) -> Graph:
     """Read the code of a graph, and leave out what another version of Inductor writes otherwise: reading it must not end the program."""
     try:
         return _graph(graph, text, written, decisions)

@@ -416,7 +416,7 @@ class DeviceGenerator(torch.Generator):
         return self._seed
 
     def get_state(self) -> torch.Tensor:
-        return torch.tensor(list(_STATE.pack(_signed(self._seed), self._offset)), dtype=torch.uint8, device="cpu")
+        return torch.tensor(list(_STATE.pack(_signed_seed(self._seed), self._offset)), dtype=torch.uint8, device="cpu")
 
     def set_state(self, state: torch.Tensor) -> torch.Generator:  # type: ignore[override, unused-ignore]
         if state.device.type != "cpu" or state.dtype is not torch.uint8:
@@ -443,7 +443,7 @@ class DeviceGenerator(torch.Generator):
         return made.set_offset(self._offset)
 
 
-def _signed(seed: int) -> int:
+def _signed_seed(seed: int) -> int:
     return seed - (1 << 64) if seed >= 1 << 63 else seed
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from irscope.errors import LoadError, UsageError
-from irscope.frontends.files.folders import Adapter, Pair, sizes_of
+from irscope.frontends.files.folders import Adapter, Pair, stored_sizes
 from irscope.frontends.generation.quantised import PackedLinear, held_by_scheme, kept_by_default, replace_linears
 from irscope.frontends.torch_lowering.dtypes import torch_dtype
 from irscope.immutable import immutable
@@ -30,7 +30,7 @@ class _Beside(nn.Module):
         super().__init__()
         self.base_layer = layer
         device = next((value.device for value in layer.parameters()), torch.device("cpu"))
-        down, up = (torch.empty(sizes_of(one), dtype=_dtype_in_memory(one.dtype), device=device) for one in (pair.down, pair.up))
+        down, up = (torch.empty(stored_sizes(one), dtype=_dtype_in_memory(one.dtype), device=device) for one in (pair.down, pair.up))
         self._dtype = down.dtype
         self._looks_up = isinstance(layer, nn.Embedding)
         self.lora_dropout = nn.ModuleDict({"default": nn.Dropout(dropout) if dropout else nn.Identity()})

@@ -70,13 +70,13 @@ def said_of_cache(module: nn.Module) -> dict[str, str]:
         "embedding_length": getattr(text, "hidden_size", None),
         "attention.head_count": getattr(text, "num_attention_heads", None),
         "cache_type": None if stored is None else stored.text,
-        **dict(_layers(config, text)),
+        **dict(_cache_layers(config, text)),
     }
     said = {f"{kind}.{key}": one if isinstance(one, str) else json.dumps(one) for key, one in found.items() if one is not None}
     return {GENERATES: "yes", "general.architecture": kind, **said}
 
 
-def _layers(config: Any, text: Any) -> Iterator[tuple[str, object]]:
+def _cache_layers(config: Any, text: Any) -> Iterator[tuple[str, object]]:
     """Yield what the cache that transformers makes for the configuration holds in each layer, or why that is not a plain sum."""
     from transformers.cache_utils import DynamicCache
 
@@ -347,7 +347,7 @@ def load_named(text: str, options: LoadOptions, sink: DiagnosticSink, settings: 
     if made.name.package == "transformers":
         program.metadata |= said_of_cache(made.module)
     if made.script is None:
-        program.metadata["package"] = f"{made.name.package} {_version(made.name.package)}"
+        program.metadata["package"] = f"{made.name.package} {_installed_version(made.name.package)}"
     return program
 
 
@@ -485,7 +485,7 @@ def _as_asked(wanted: Wanted, dtype: DType | None) -> Wanted:
     return replace(wanted, dtype=dtype) if dtype is not None and wanted.fill == "noise" else wanted
 
 
-def _version(package: str) -> str:
+def _installed_version(package: str) -> str:
     from importlib.metadata import version
 
     return version(package)
@@ -526,7 +526,7 @@ def export_named(text: str, options: LoadOptions, target: Path) -> list[Path]:
     if kind == ".pt" and made.chosen.open:
         raise UsageError("a trace has no open sizes", code="IRS673", where=text, hint="give numbers, or export .pt2 or .onnx")
     args, kwargs = make_arguments(made.chosen, real=True)
-    described = json.dumps(describe(args, kwargs, made))
+    described = json.dumps(described_inputs(args, kwargs, made))
     with staged(target) as path:
         try:
             with quiet(), torch.no_grad():
@@ -537,7 +537,7 @@ def export_named(text: str, options: LoadOptions, target: Path) -> list[Path]:
         return [target.parent / file.name for file in sorted(path.parent.iterdir())]
 
 
-def describe(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[dict[str, object]]:
+def described_inputs(args: tuple[Any, ...], kwargs: dict[str, Any], made: Made) -> list[dict[str, object]]:
     """Names, element types and shapes of the inputs."""
     names = {f"torch.{name}": dtype.text for name, dtype in NAMED_DTYPES.items()}
     return [

@@ -115,7 +115,7 @@ class Script:
             yield from self._stated_inputs(module)
             return
         args, kwargs = arguments_of(inputs)
-        names = [parameter.name for parameter in _parameters(module) if parameter.kind is not inspect.Parameter.VAR_POSITIONAL]
+        names = [parameter.name for parameter in _forward_parameters(module) if parameter.kind is not inspect.Parameter.VAR_POSITIONAL]
         given = [(names[at] if at < len(names) else f"input{at}", value, False) for at, value in enumerate(args)]
         given += [(name, value, True) for name, value in kwargs.items()]
         first: set[int] = {value.shape[0] for _, value, _ in given if isinstance(value, Tensor) and value.dim()}
@@ -126,7 +126,7 @@ class Script:
 
     def _stated_inputs(self, module: nn.Module) -> Iterator[Wanted]:
         """Yield the arguments that only --input says."""
-        parameters = [parameter for parameter in _parameters(module) if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+        parameters = [parameter for parameter in _forward_parameters(module) if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
         required = [one.name for one in parameters if one.default is one.empty and one.kind is not inspect.Parameter.VAR_POSITIONAL]
         names = required or [parameter.name for parameter in parameters][:1]
         stated_inputs = dict(self._stated.for_inputs(names).inputs)
@@ -152,7 +152,7 @@ def _example_type(name: str) -> str:
     return "i64[1,128]" if re.search("ids?$|token|mask|label|index", name) else "f32[1,3,224,224]"
 
 
-def _parameters(module: nn.Module) -> list[inspect.Parameter]:
+def _forward_parameters(module: nn.Module) -> list[inspect.Parameter]:
     return [*inspect.signature(module.forward).parameters.values()]
 
 

@@ -390,20 +390,20 @@ def github(checked: Checked) -> Iterator[str]:
     for pattern, line in checked.plan.missing:
         yield _annotation(checked, line, pattern, "no file matches")
     if checked.is_passed:
-        yield f"::notice title=irscope check::{_data(headline(checked)[0])}\n"
+        yield f"::notice title=irscope check::{_escaped_data(headline(checked)[0])}\n"
 
 
 def _annotation(checked: Checked, line: int, title: str, message: str) -> str:
     place = f"file={_property(checked.plan.file)}" + (f",line={line}" if line else "")
-    return f"::error {place},title={_property(title)}::{_data(message)}\n"
+    return f"::error {place},title={_property(title)}::{_escaped_data(message)}\n"
 
 
-def _data(text: str) -> str:
+def _escaped_data(text: str) -> str:
     return well_formed(legible(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escaped_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from irscope.report.printable import one_line
 from irscope.session import Results
 from irscope.tools.card import make_card
 from irscope.tools.config import Chosen, chosen_device
-from irscope.tools.many import Row, expanded, incomplete, table_document
+from irscope.tools.many import Row, incomplete, models_named, table_document
 
 _OF_ONE = ("plot", "dump_ir", "timing", "explain", "skip", "verify_each", "store_as")
 """Options about one model."""
@@ -36,7 +36,7 @@ def run_many(args: argparse.Namespace) -> int:
     chosen = None if args.passes else chosen_device(args.device)
     if chosen is None:
         parse_pipeline(args.passes, default_registry())  # what is wrong with it is wrong for every model
-    asked = [(model, point) for model in expanded(args.model) for point in sizes]
+    asked = [(model, point) for model in models_named(args.model) for point in sizes]
     rows: list[Row] = []
     interrupted = False
     try:

@@ -100,7 +100,7 @@ def _this_machine(name: str) -> DeviceProfile:
 def _built_in() -> dict[str, DeviceProfile]:
     """Profiles that come with irscope, by every key that finds them."""
     found: dict[str, DeviceProfile] = {}
-    _add(found, files("irscope.devices").joinpath("data"), "irscope")
+    _add_folder(found, files("irscope.devices").joinpath("data"), "irscope")
     return found
 
 
@@ -113,11 +113,11 @@ def _with_plugins() -> dict[str, DeviceProfile]:
             folder = files(plugin.module)
         except Exception as error:  # whatever a package raises when it is imported
             raise UsageError(f"devices of {plugin.owner} cannot be read: {type(error).__name__}: {error}", code="IRS101") from error
-        _add(found, folder, plugin.owner)
+        _add_folder(found, folder, plugin.owner)
     return found
 
 
-def _add(found: dict[str, DeviceProfile], folder: Traversable, owner: str) -> None:
+def _add_folder(found: dict[str, DeviceProfile], folder: Traversable, owner: str) -> None:
     for entry in sorted(folder.iterdir(), key=lambda path: path.name):
         if not entry.name.endswith(".json"):
             continue

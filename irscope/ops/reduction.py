@@ -465,7 +465,7 @@ def _infer_labelled(call: OpCall) -> tuple[Type, ...]:
 
 def _cost_nll(call: OpCall) -> Cost:
     count = numel(call.types[1])
-    return Cost(elementwise=count * (1 + int(call.given("weight"))), reduction=_summed(call, count))
+    return Cost(elementwise=count * (1 + int(call.given("weight"))), reduction=_terms(call, count))
 
 
 def _cost_cross_entropy(call: OpCall) -> Cost:
@@ -473,7 +473,7 @@ def _cost_cross_entropy(call: OpCall) -> Cost:
     return softmax_work(scores) + Cost(transcendental=scores) + _cost_nll(call)
 
 
-def _summed(call: OpCall, count: Dim) -> Dim:
+def _terms(call: OpCall, count: Dim) -> Dim:
     return 0 if call.attr("reduction") == "none" else count
 
 
@@ -486,7 +486,7 @@ def _elementwise(name: str, elementwise: int, transcendental: int, summary: str,
     def cost(call: OpCall) -> Cost:
         count = numel(call.types[0])
         more = int(call.given("weight"))
-        return Cost(elementwise=count * (elementwise + more), transcendental=count * transcendental, reduction=_summed(call, count))
+        return Cost(elementwise=count * (elementwise + more), transcendental=count * transcendental, reduction=_terms(call, count))
 
     return op(
         f"loss.{name}(Tensor x, Tensor target, Tensor? weight, *, {attrs}str reduction='mean') -> Tensor",

@@ -688,7 +688,7 @@ def _lay_out(room: _Room, tree: BoxTree, rooms: Mapping[int, _Room], measure: Me
         room.width += 1 - room.width % 2
         spare = (room.width - inner) // 2
     room.middle = [at + spare for at in middle]
-    turns = _turns(room, _spread(room, tree, rooms, origins, measure), measure)
+    turns = _turns(room, _spread_segments(room, tree, rooms, origins, measure), measure)
     y = measure.heading
     for at, row in enumerate(layers.rows):
         high = max((sizes[number][1] for number in row if number < len(sizes)), default=0.0)
@@ -736,7 +736,7 @@ def _lines(
     origins = _origins(contents)
     values: dict[tuple[int, int], tuple[Value, ...]] = {(lane.source, lane.trunk): lane.values for lane in contents.lanes}
     dx, dy = left[group], top[group]
-    spread = _spread(room, tree, rooms, origins, measure)
+    spread = _spread_segments(room, tree, rooms, origins, measure)
 
     def border(number: int, lower: bool) -> float:
         """Return where a box begins or ends; a bend passes its whole layer."""
@@ -761,7 +761,7 @@ def _lines(
         yield Line(points, values[source, trunk], has_head, begins, segment.is_back, (group, upper))
 
 
-def _spread(
+def _spread_segments(
     room: _Room, tree: BoxTree, rooms: Mapping[int, _Room], origins: Mapping[int, tuple[int, int]], measure: Measure
 ) -> list[tuple[float, float]]:
     """Return how far from the middles of its ends each segment begins and stops: lines that meet at one box stand side by side there."""

@@ -383,7 +383,7 @@ class Card:
                 for one in self.inputs
             ],
             "sizes": [{"symbol": well_formed(size.symbol), "size": size.size, "source": size.source} for size in self.sizes],
-            "device": {key: json_value(getattr(self.device, key)) for key in _names_of(CardDevice)},
+            "device": {key: json_value(getattr(self.device, key)) for key in _field_names(CardDevice)},
             "memory": {
                 "counted": well_formed(memory.counted),
                 "runtime": memory.runtime,
@@ -407,7 +407,7 @@ class Card:
                 "location": well_formed(memory.location),
                 "devices": [*memory.devices],
             },
-            "largest": {key: json_value(getattr(largest_size, key)) for key in _names_of(LargestSize)},
+            "largest": {key: json_value(getattr(largest_size, key)) for key in _field_names(LargestSize)},
             "unknown": {
                 "operators": [well_formed(operator) for operator in self.unknown.operators],
                 "operator_nodes": self.unknown.operator_nodes,
@@ -436,7 +436,7 @@ class Card:
         return shown_card(self)
 
 
-def _names_of(kind: type) -> Iterator[str]:
+def _field_names(kind: type) -> Iterator[str]:
     return (one.name for one in fields(kind))
 
 

@@ -108,7 +108,7 @@ class Drawing:
 # What stands on boxes and edges.
 
 
-def label(box: Box) -> str:
+def box_label(box: Box) -> str:
     """Return a box's name, cut to fit."""
     return cut_name(legible(within_module(box)), _LONGEST)
 
@@ -159,7 +159,7 @@ class _Widths:
     def __call__(self, box: Box) -> float:
         cached = self._known.get(box.number)
         if cached is None:
-            name = (display_width(label(box)) + 2 * box.is_group) * _BOLD
+            name = (display_width(box_label(box)) + 2 * box.is_group) * _BOLD
             below = display_width(under(box)) * _LETTER
             flow = max((display_width(flow_label([value])) * _SMALL for value in self._leaving.get(box.number, ())), default=0)
             heading = name + display_width(cut_name(legible(box.detail), _LONGEST)) * _BOLD if box.is_group else 0
@@ -167,7 +167,7 @@ class _Widths:
         return cached
 
 
-def _measure(tree: BoxTree) -> Measure:
+def _box_measure(tree: BoxTree) -> Measure:
     return Measure(_Widths(tree), _HEIGHT, _HEADING, _GAP, _ROWS, _BORDER)
 
 
@@ -223,7 +223,7 @@ def _svg_legend(paint: Paint, width: float, top: float) -> tuple[list[str], int]
 
 def _svg_scene(drawing: Drawing, ident: str) -> tuple[Iterator[str], float, float]:
     """Return the elements of the drawing, its width and its height."""
-    found = scene(drawing.tree, drawing.open_groups, _measure(drawing.tree))
+    found = scene(drawing.tree, drawing.open_groups, _box_measure(drawing.tree))
 
     def parts() -> Iterator[str]:
         yield f'<defs><marker id="{ident}-head" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -261,12 +261,12 @@ def _svg_box(drawing: Drawing, placed: Placed) -> str:
     ]
     if is_open:
         detail = cut_name(legible(box.detail), _LONGEST)
-        heading = f"− {label(box)}{f'  {detail}' if detail else ''}"
+        heading = f"− {box_label(box)}{f'  {detail}' if detail else ''}"
         parts.append(f'<rect class="heading" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="20" fill="#e8ecf1"/>')
         parts.append(f'<text class="name" x="{_n(x + 8)}" y="{_n(y + 14)}">{escape(heading)}</text>')
     else:
         middle, sign = _n(x + width / 2), "+ " if box.is_group else ""
-        parts.append(f'<text class="name" x="{middle}" y="{_n(y + 15)}" text-anchor="middle">{sign}{escape(label(box))}</text>')
+        parts.append(f'<text class="name" x="{middle}" y="{_n(y + 15)}" text-anchor="middle">{sign}{escape(box_label(box))}</text>')
         parts.append(f'<text x="{middle}" y="{_n(y + 29)}" text-anchor="middle">{escape(under(box))}</text>')
         at = x + 4
         for colour, share in drawing.paint.bars(box):
@@ -349,7 +349,7 @@ def _data(drawing: Drawing, alone: bool) -> dict[str, object]:
     boxes = []
     for old in sorted(shown):
         box = tree.boxes[old]
-        about = {"name": legible(box.name), "label": label(box), "detail": cut_name(legible(box.detail), _LONGEST), "under": under(box)}
+        about = {"name": legible(box.name), "label": box_label(box), "detail": cut_name(legible(box.detail), _LONGEST), "under": under(box)}
         look = {"kind": box.kind.value, "fill": paint.fill(box), "bars": list(paint.bars(box)), "width": widths(box)}
         boxes.append({**about, **look, "parent": number.get(box.parent, -1), "facts": _all_facts(drawing, box)})
     return {

@@ -440,7 +440,7 @@ class _Attempts:
             for word in _SEARCH_ORDERS:
                 yield self._preferences.order(word), times * self._restart
         for attempt in count(1):
-            steps = self._restart * _length(attempt)
+            steps = self._restart * _restart_length(attempt)
             for place, word in enumerate(_DISTURBED_ORDERS):
                 noise = _LEAST_NOISE * (_MOST_NOISE / _LEAST_NOISE) ** self._random.random()
                 heeded = self._search.blame if (place + attempt) % 2 else None
@@ -457,7 +457,7 @@ class _Attempts:
         return np.argsort(place, kind="stable")
 
 
-def _length(position: int) -> int:
+def _restart_length(position: int) -> int:
     """1 1 2 1 1 2 1 1 4 ..., counted from 1: doubled for each time that 3 divides the position."""
     length = 1
     while position % 3 == 0:

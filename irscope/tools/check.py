@@ -42,7 +42,7 @@ from irscope.report.units import Kind, humanise
 from irscope.report.values import Number, Provenance, Quantity
 from irscope.session import check_target, open_model
 from irscope.tools.config import chosen_of
-from irscope.tools.many import expanded
+from irscope.tools.many import models_named
 
 FILE: Final = "irscope.toml"
 PROJECT: Final = "pyproject.toml"
@@ -327,7 +327,7 @@ class _Reader:
     def models(self, text: str) -> list[str]:
         """Return the model itself, or the files that a pattern means, in order."""
         try:
-            return [name if is_name(name) else Path(name).as_posix() for name in expanded([text], str(self.path.parent))]
+            return [name if is_name(name) else Path(name).as_posix() for name in models_named([text], str(self.path.parent))]
         except UsageError:
             return []
 

@@ -66,7 +66,7 @@ def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tupl
     for low, high in [asked, *(region for region in regions if region != asked)]:
         if (low, high) != asked and made.tape().cut() - start > _REQUESTS:
             continue
-        lengths = _lengths(wish.prompt, low, high, _most_positions(made))
+        lengths = _prompt_lengths(wish.prompt, low, high, _most_positions(made))
         runs = _runs(made, wish, lengths) if lengths else None
         if runs is None:
             return {}, "there are too few lengths of prompts that the model can read"
@@ -107,7 +107,7 @@ def _most_positions(made: Generator) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _lengths(prompt: int, low: int, high: int | None, most: int | None) -> list[int]:
+def _prompt_lengths(prompt: int, low: int, high: int | None, most: int | None) -> list[int]:
     """Five lengths of prompts above `low` and up to `high` or the most positions, from the one that is asked for on where there is room."""
     ends = [one - _MORE for one in (high, most) if one is not None]
     base = prompt if low < prompt else low + _ALIGNED + (prompt - low) % _ALIGNED

@@ -32,7 +32,7 @@ SCHEMA: Final = "irscope.table/1"
 # -- which models ------------------------------------------------------------------------------------------------------
 
 
-def expanded(texts: Sequence[str], folder: str = "") -> list[str]:
+def models_named(texts: Sequence[str], folder: str = "") -> list[str]:
     """Return the models that texts mean: patterns of files, `**` included, and of names in packages stand for all that match, in order.
 
     Files are looked for, and named, relative to `folder`; without one to the working folder.

@@ -323,7 +323,7 @@ def module_of(op: OpRecord) -> str:
     return op.scope.replace("/", ".") or (_STEP if op.phase == "optimizer" else _MODEL)
 
 
-def type_of(op: OpRecord) -> str:
+def bare_operator(op: OpRecord) -> str:
     """Return the operator without its namespace."""
     return op.op.rpartition("::")[2]
 
@@ -337,7 +337,7 @@ def time_tables(spent: Spent, top: int = _TOP) -> Iterator[Table]:
     rows: list[tuple[object, ...]] = []
     for op in known[: top or None]:
         more = (*((op.phase,) if has_phase else ()), *((op.code,) if has_line else ()))
-        rows.append((type_of(op), module_of(op), *more, *spent.cells([op], op.time.median_us / 1e6 if op.time is not None else 0.0)))
+        rows.append((bare_operator(op), module_of(op), *more, *spent.cells([op], op.time.median_us / 1e6 if op.time is not None else 0.0)))
     blank = ("",) * (len(text) - 1)
     left = known[len(rows) :]
     for label, *numbers in spent.rest(left, f"{len(left):,} more{_ALL_ROWS}"):
@@ -345,7 +345,7 @@ def time_tables(spent: Spent, top: int = _TOP) -> Iterator[Table]:
     yield Table.of(rows, (*text, *spent.columns), "operators that took longest")
     if has_phase:
         yield _grouped(spent, "phase", lambda op: op.phase or "?", "time by phase", top)
-    yield _grouped(spent, "type", type_of, "time by type of operator", top)
+    yield _grouped(spent, "type", bare_operator, "time by type of operator", top)
     yield _grouped(spent, "module", _parts(known), "time by module", top)
 
 

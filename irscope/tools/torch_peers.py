@@ -73,7 +73,7 @@ def count_calls(model: Model, counter: Callable[[Call], float], unit: str) -> Co
     failed: dict[str, str] = {}
     for node, called in model.program.calls.items():
         label = labels.get(node, node.name)
-        function = _function(called.operator)
+        function = _aten_operator(called.operator)
         if function is None:
             failed[label] = f"{called.operator} is not called"
             continue
@@ -90,7 +90,7 @@ def count_calls(model: Model, counter: Callable[[Call], float], unit: str) -> Co
     return Counted(sum(by_node.values()), unit, by_node, failed=failed)
 
 
-def _function(operator: str) -> Any:
+def _aten_operator(operator: str) -> Any:
     """Return the ATen operator of a name; None for those of others."""
     name, _, overload = operator.rpartition(".")
     return None if "::" in name else getattr(getattr(torch.ops.aten, name, None), overload, None)
@@ -180,10 +180,10 @@ class _One(nn.Module):
         return self._function(*args, **{key: filled(arg) for key, arg in self._named.items()})
 
 
-def _placed(value: Any, device: str) -> Any:
+def _zeros_on(value: Any, device: str) -> Any:
     if isinstance(value, Tensor):
         return torch.zeros(value.shape, dtype=value.dtype, device=device)
-    return [_placed(item, device) for item in value] if isinstance(value, list) else value
+    return [_zeros_on(item, device) for item in value] if isinstance(value, list) else value
 
 
 def _tensors(value: Any) -> list[Tensor]:
@@ -200,8 +200,8 @@ def count_fvcore(model: Model) -> Counted:
     def on(device: str, call: Call) -> float:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            args = [_placed(as_torch(arg), device) for arg in call.args]
-            named = {key: _placed(as_torch(arg), device) for key, arg in call.named.items()}
+            args = [_zeros_on(as_torch(arg), device) for arg in call.args]
+            named = {key: _zeros_on(as_torch(arg), device) for key, arg in call.named.items()}
             inputs = tuple(_tensors([*args, *named.values()]))
             if not inputs:
                 return 0

@@ -313,7 +313,7 @@ class Bounder:
             if spec.codes is not None and spec.codes.packing is Packing.ROWS:
                 return _PACKED if node.attrs.get("bits") == 4 else "f32"
             if len(sides) > 1 and sides[1].dtype.is_integer:
-                return _sides(sides[1], sides[0]) if _unfolds(spec) else _sides(sides[0], sides[1])
+                return _integer_product_dtypes(sides[1], sides[0]) if _unfolds(spec) else _integer_product_dtypes(sides[0], sides[1])
         dtype = self.element_type(node)
         return rate_name(dtype) if dtype is not None else "f32"
 
@@ -461,7 +461,7 @@ _PACKED: Final = "u4"
 _FLOAT_BYTES: Final = 4  # of the elements whose permutation is measured: narrower ones take as much less
 
 
-def _sides(left: TensorType, right: TensorType) -> str:
+def _integer_product_dtypes(left: TensorType, right: TensorType) -> str:
     """Return the element types of a product of integers, as ONNX Runtime has kernels for them: floats on the left are quantised to u8."""
     return "i8i8" if left.dtype is DType.I8 else "u8i8" if right.dtype is DType.I8 else "u8u8"
 

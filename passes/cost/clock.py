@@ -145,7 +145,7 @@ def _parts(
     share = table[f"{name}.bandwidth"]
     memory = (moved - near) / (machine.bandwidth * share) + near / (machine.bandwidth * share * table["cache"])
     if kind in MATRIX:
-        arithmetic = _product(kind, name, at, columns, machine, table)
+        arithmetic = _product_seconds(kind, name, at, columns, machine, table)
     elif kind in STEPPED:
         steps = columns.m[at] * columns.n[at] * columns.count[at] * columns.taps[at]
         arithmetic = 2.0 * steps / (machine.vector * table[f"{name}.rate"])
@@ -154,7 +154,7 @@ def _parts(
     return arithmetic, memory
 
 
-def _product(
+def _product_seconds(
     kind: KernelClass, name: str, at: npt.NDArray[np.intp], columns: Columns, machine: Machine, table: Mapping[str, float]
 ) -> Numbers:
     """Return seconds of arithmetic: padded tiles in waves over the multiprocessors, each step deeper by what filling the pipeline takes."""

@@ -62,7 +62,7 @@ class Flops(Analysis[Costs]):
         return Report(
             pass_name=self.name,
             options=self.text,
-            summary=_summary(result, masked),
+            summary=_flops_summary(result, masked),
             units={key: Kind.FLOPS for key in ("by_class", "by_arithmetic", "causal")} | {"macs": Kind.COUNT, "nodes": Kind.COUNT},
             tables=(
                 *([unknown_table(result)] if result.unknown else []),
@@ -98,7 +98,7 @@ def _by_arithmetic(tally: Tally) -> dict[str, object]:
     return parts if unknown == 0 else {**parts, Arithmetic.UNKNOWN.value: unknown}
 
 
-def _summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
+def _flops_summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, object]:
     tally = result.tally
     total = Sum()
     for entry in result.entries:

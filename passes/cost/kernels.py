@@ -211,13 +211,13 @@ def _narrowest(use: Use) -> float:
     return float(min(floats, default=32))
 
 
-def _moved(use: Use) -> tuple[float, float]:
+def _moved_bytes(use: Use) -> tuple[float, float]:
     """Return bytes read and written: every operand and every result once."""
     return float(sum(map(_bytes, use.operands))), float(sum(map(_bytes, use.results)))
 
 
 def _moving(use: Use, kind: KernelClass, *, taps: float = 1.0) -> Kernel:
-    read, written = _moved(use)
+    read, written = _moved_bytes(use)
     result = next(iter(_tensors(use.results)), None)
     return Kernel(kind, m=float(_count(result)), n=1.0, taps=taps, read=read, written=written, bits=_bits(use), last=_is_last(result))
 
@@ -228,7 +228,7 @@ def _moving(use: Use, kind: KernelClass, *, taps: float = 1.0) -> Kernel:
 def _contraction(use: Use) -> Kernel | None:
     assert use.spec is not None
     if OpRole.CONVOLUTION in use.spec.roles:
-        return _convolution(use, use.operands[0] if use.operands else None, 2)
+        return _convolution_kernel(use, use.operands[0] if use.operands else None, 2)
     result = next(iter(_tensors(use.results)), None)
     if result is None or not use.products:
         return _moving(use, KernelClass.OTHER)
@@ -248,7 +248,7 @@ def _contraction(use: Use) -> Kernel | None:
         count = math.prod(sizes[:-2])
     rows = total / (count * columns)
     kind = KernelClass.BATCHED if count > 1 else KernelClass.PRODUCT
-    read, written = _moved(use)
+    read, written = _moved_bytes(use)
     first = next(iter(_tensors(use.operands)), None)
     if count == 1 and first is not None and len(_sizes(first)) > 2 and not _is_row_major(first):
         read += _COPIED * _bytes(first)  # it is laid out anew before it is folded into rows
@@ -271,7 +271,7 @@ def _of_equation(equation: str, operands: Sequence[Type | None], total: int) -> 
     return count, min(math.prod(sizes.get(letter, 1) for letter in columns), max(total // max(count, 1), 1))
 
 
-def _convolution(use: Use, result: Type | None = None, filter_place: int = 1) -> Kernel | None:
+def _convolution_kernel(use: Use, result: Type | None = None, filter_place: int = 1) -> Kernel | None:
     """Return the kernel of a convolution; of the gradients of one where what stands for its result is an operand."""
     is_gradient = result is not None
     result = next(iter(_tensors(use.results)), None) if result is None else result
@@ -287,7 +287,7 @@ def _convolution(use: Use, result: Type | None = None, filter_place: int = 1) ->
     taps = math.prod(filters[2:])
     depth = use.products / (2.0 * total)
     columns, rows = sizes[1] / groups, total / sizes[1]
-    read, written = _moved(use)
+    read, written = _moved_bytes(use)
     given = use.operands[filter_place - 1]
     if isinstance(given, TensorType) and not _is_dense(given):
         read += _COPIED * _bytes(given)  # a part of the channels is copied out first
@@ -336,7 +336,7 @@ def _attention(use: Use) -> Kernel | None:
     rows, others = (_sizes(use.operands[at]) if len(use.operands) > at else () for at in (place, place + 1))
     if len(rows) < 3 or len(others) < 3 or not math.prod(rows):
         return _moving(use, KernelClass.OTHER)
-    read, written = _moved(use)
+    read, written = _moved_bytes(use)
     masked = len(use.operands) > 3 and isinstance(use.operands[3], TensorType) and not place
     kind = KernelClass.MASKED_ATTENTION if masked else KernelClass.ATTENTION
     # Rows are queries, columns keys; the depth is that of both products together.
@@ -492,7 +492,7 @@ def _generated(use: Use) -> Kernel:
     attrs = use.attrs
     name = str(attrs.get("kernel", ""))
     moved = attrs.get("bytes")
-    read, written = _moved(use)
+    read, written = _moved_bytes(use)
     if isinstance(moved, int | float):
         read = max(float(moved) - written, 0.0)
     reduces = "_red_" in name or "_per_" in name
@@ -508,7 +508,7 @@ def _made(use: Use) -> Kernel:
 
 _BY_FAMILY: Final[Mapping[Family, Callable[[Use], Kernel | None]]] = {
     Family.CONTRACTION: _contraction,
-    Family.CONVOLUTION: _convolution,
+    Family.CONVOLUTION: _convolution_kernel,
     Family.ATTENTION: _attention,
     Family.ELEMENTWISE: _elementwise,
     Family.COMPARISON: _elementwise,

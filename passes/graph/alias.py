@@ -117,7 +117,7 @@ class Alias(Analysis[Aliases]):
     def report(self, result: Aliases, ctx: PassContext) -> Report:
         values = [output for node in ctx.program.graph.walk() for output in node.outputs]
         shared = [value for value in values if result.storage(value) is not value]
-        rows = [(value.name or "", result.storage(value).name or "", _maker(value)) for value in shared]
+        rows = [(value.name or "", result.storage(value).name or "", _maker_op(value)) for value in shared]
         unknown = [(one.node.name, one.result.name or "", one.operand.name or "") for one in result.undecided]
         return Report(
             pass_name=self.name,
@@ -213,7 +213,7 @@ def written_operand(node: Node) -> Value | None:
     return None
 
 
-def _maker(value: Value) -> str:
+def _maker_op(value: Value) -> str:
     return value.node.op if value.node is not None else ""
 
 

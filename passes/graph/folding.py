@@ -76,7 +76,7 @@ def _packed(array: Array, type_: Type) -> bytes:
     return np.ascontiguousarray(settled).tobytes()
 
 
-def _length(type_: Type) -> int:
+def _static_bytes(type_: Type) -> int:
     size = type_.nbytes
     assert isinstance(size, int), "only static tensors are folded"
     return size
@@ -109,7 +109,7 @@ def derived_weight(
         return _packed(made, type_)
 
     return graph.add_weight(
-        type_, name, role, Computed(_length(type_), compute, how or f"derived by {getattr(rule, '__name__', 'a rule')}")
+        type_, name, role, Computed(_static_bytes(type_), compute, how or f"derived by {getattr(rule, '__name__', 'a rule')}")
     )
 
 
@@ -283,7 +283,7 @@ def fold_weights(node: Node, largest: int) -> bool:
         isinstance(type_, TensorType) and static_shape(type_) is not None and is_readable(type_.dtype) for type_ in types
     ):
         return False
-    made, read = sum(_length(types[at]) for at in used), sum(_length(source.type) for source in sources if source is not None)
+    made, read = sum(_static_bytes(types[at]) for at in used), sum(_static_bytes(source.type) for source in sources if source is not None)
     if made > largest or made > max(read, 4096):
         return False
     operands = tuple(None if value is None else value.type for value in node.inputs)
@@ -297,7 +297,7 @@ def fold_weights(node: Node, largest: int) -> bool:
         output = node.outputs[at]
         name = output.name
         data = Computed(
-            _length(types[at]), evaluation, f"{node.op} of {', '.join(value.name or 'weights' for value in node.inputs if value)}"
+            _static_bytes(types[at]), evaluation, f"{node.op} of {', '.join(value.name or 'weights' for value in node.inputs if value)}"
         )
         graph.rename(output, None)
         graph.replace_uses(output, owner.add_weight(types[at], name, Role.PARAMETER if learned else Role.BUFFER, data))

@@ -131,7 +131,7 @@ class Fold(Transform):
                         if output.users:
                             name = output.name
                             body.rename(output, None)
-                            body.replace_uses(output, _constant(graph, output, name if body is graph else None, values[output]))
+                            body.replace_uses(output, _constant_weight(graph, output, name if body is graph else None, values[output]))
                     body.erase(node)
                     folded += 1
                 elif self.weights and fold_weights(node, self.largest):
@@ -187,7 +187,7 @@ def _can_fold(node: Node, values: dict[Value, np.ndarray[Any, Any]], limit: int)
     return any(output.users for output in node.outputs)
 
 
-def _constant(graph: Graph, output: Value, name: str | None, known: np.ndarray[Any, Any]) -> Value:
+def _constant_weight(graph: Graph, output: Value, name: str | None, known: np.ndarray[Any, Any]) -> Value:
     items: list[Scalar] = known.reshape(-1).tolist()
     type_ = output.type.with_shape(known.shape)
     return graph.add_weight(type_, name, Role.CONSTANT, Literal(tuple(items)))

@@ -419,7 +419,7 @@ class Curve(Analysis[PeakCurve]):
             },
             tables=(Table("peak by size", tuple(columns), {column.key: cells for column, cells in columns.items()}),),
             series=_series(result),
-            notes=(*_notes(result, target_of(ctx.settings).text), *_undecided(result.timeline)),
+            notes=(*_notes(result, target_of(ctx.settings).text), *_undecided_notes(result.timeline)),
         )
 
 
@@ -465,7 +465,7 @@ def _series(result: PeakCurve) -> tuple[Series, ...]:
     return (Series("memory by size", x, tuple(parts), data, sampled=True),)
 
 
-def _undecided(timeline: Timeline) -> Iterator[str]:
+def _undecided_notes(timeline: Timeline) -> Iterator[str]:
     if timeline.undecided:
         yield f"{timeline.undecided} results share or copy depending on strides that only bound sizes decide; they count as copies"
 

@@ -97,7 +97,7 @@ class Effects(Analysis[Order]):
 
 
 def _visit(node: Node, aliases: Aliases, accesses: dict[Value, _Access], order: Order) -> None:
-    inner = list(_inside(node))
+    inner = list(_region_nodes(node))
     wrote = dict.fromkeys(storage for one in (node, *inner) for value in writes(one) for storage in aliases.storages(value))
     read = dict.fromkeys(
         storage for one in (node, *inner) for value in one.inputs if value is not None for storage in aliases.storages(value)
@@ -130,7 +130,7 @@ def _link(order: Order, before: Node | None, after: Node, kind: str, storage: Va
         order.edges.append(Edge(before, after, kind, storage))
 
 
-def _inside(node: Node) -> Iterator[Node]:
+def _region_nodes(node: Node) -> Iterator[Node]:
     for region in node.regions:
         yield from region.walk()
 

@@ -264,7 +264,7 @@ class Schedule(Analysis[Scheduled]):
     def compute(self, graph: Graph, ctx: PassContext) -> Scheduled:
         if self.seconds < 0:
             raise UsageError(f"a search of {self.seconds:g} seconds is not possible", code="IRS354", hint="seconds=0 keeps what is quick")
-        share = share_of(self.latency, "latency", "latency=5% or latency=0.05") if self.latency else None
+        share = read_share(self.latency, "latency", "latency=5% or latency=0.05") if self.latency else None
         aliases = ctx.get(Alias())
         lifetimes = ctx.get(Ranges(model=self.model))
         found = draft(graph, lifetimes, aliases, ctx.get(Effects()), free_inputs=self.inputs == "freed")
@@ -414,7 +414,7 @@ def _say_unsized(found: Draft, ctx: PassContext) -> None:
     ctx.sink.add(Diagnostic(Severity.WARNING, "IRS353", message, where, hint=hint))
 
 
-def share_of(text: str, what: str, example: str) -> float:
+def read_share(text: str, what: str, example: str) -> float:
     """Return the share by which something may grow that a text such as 5% or 0.05 names."""
     share = read_amount(text, SHARE)
     if share is None:

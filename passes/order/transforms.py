@@ -13,7 +13,7 @@ from irscope.ir.graph import Facet, Graph
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.graph.alias import Alias
 from irscope.passes.inference.shapes import Shapes, size_hint
-from irscope.passes.order.schedule import Draft, Schedule, Scheduled, ScheduleModel, recipe_of, share_of
+from irscope.passes.order.schedule import Draft, Schedule, Scheduled, ScheduleModel, read_share, recipe_of
 from irscope.passes.sizes import CONVENTION
 from irscope.passkit.base import Analysis, PassContext, Transform
 from irscope.report.report import Coverage, Report
@@ -61,7 +61,7 @@ class Recompute(Analysis[Recomputed]):
     """Rows of the table, 0 for all."""
 
     def compute(self, graph: Graph, ctx: PassContext) -> Recomputed:
-        share = share_of(self.flops, "the arithmetic", "flops=10% or flops=0.1")
+        share = read_share(self.flops, "the arithmetic", "flops=10% or flops=0.1")
         scheduled = ctx.get(Schedule(model=self.model, seconds=self.seconds / 2, seed=self.seed))
         draft = scheduled.draft
         if draft.unsized:

@@ -282,14 +282,14 @@ class _Session(Inference):
         if name == "Reshape" and not self._knows_values(node):
             target = static_shape(self.found.type_of(node.inputs[1]))
             given = self.found.type_of(node.inputs[0])
-            if target is not None and len(target) == 1 and isinstance(given, TensorType) and _version(node) >= _RANKED_RESHAPE:
+            if target is not None and len(target) == 1 and isinstance(given, TensorType) and opset_of(node) >= _RANKED_RESHAPE:
                 # Nothing but the number of axes is known: no symbols for sizes that are asked for.
                 return [tensor(given.dtype, tuple([self._open() for _ in range(target[0])]))]
         inferred = super()._infer(node, spec)
         if node.source.startswith(_WITHOUT_SHAPES):
             return [tensor(type_.dtype, None) if isinstance(type_, TensorType) else type_ for type_ in inferred]
         if name == "Reshape" and not self._knows_values(node):
-            is_old = _version(node) < _RANKED_RESHAPE
+            is_old = opset_of(node) < _RANKED_RESHAPE
             return [tensor(type_.dtype, None) if isinstance(type_, TensorType) and is_old else self._all_open(type_) for type_ in inferred]
         left = self._axis_left_open(node) if name == "Reshape" else None
         if left is not None:
@@ -366,7 +366,7 @@ class _Session(Inference):
             self._followed.update(node.outputs)
 
     def _is_followed(self, name: str, node: Node, inferred: list[Type]) -> bool:
-        number = _version(node)
+        number = opset_of(node)
         if name in _ARITHMETIC:
             is_known = number >= _ARITHMETIC[name] or all(one.shape == () for one in inferred)
         else:
@@ -416,7 +416,8 @@ def _pattern(sizes: _Sizes, places: dict[Dim, int]) -> _Sizes:
     return tuple([places.setdefault(dim, ~len(places)) if dim.__class__ is int and dim < 0 else dim for dim in sizes])
 
 
-def _version(node: Node) -> int:
+def opset_of(node: Node) -> int:
+    """Return the version of an ONNX operator; 0 for one without."""
     version = node.source.rpartition("@")[2]
     return int(version) if version.isdecimal() else 0
 

@@ -21,6 +21,7 @@ from irscope.ops.spec import Family, KernelPacking, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
 from irscope.passes.ort.cuda_session import CudaSession
+from irscope.passes.ort.known import opset_of
 from irscope.passes.ort.plan import (
     ABSENT,
     NEVER,
@@ -28,8 +29,8 @@ from irscope.passes.ort.plan import (
     Buffers,
     Launch,
     Launches,
-    kernel_of,
     op_type,
+    ort_kernel_of,
     pattern_bytes,
     plan_buffers,
     read_launches,
@@ -431,7 +432,7 @@ def packings_of(graph: Graph, types: Inferred, widened: Set[Node]) -> Iterator[t
     """Yield each operand that a kernel packs, with its node, also inside regions. What runs in single precision (`widened`) reads casts
     of its weights, which cannot be packed."""
     for node in graph.walk():
-        packs = kernel_of(node).packs if node not in widened else None
+        packs = ort_kernel_of(node).packs if node not in widened else None
         call = op_call(node, types) if packs is not None else None
         if packs is not None and call is not None:
             for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
@@ -512,7 +513,7 @@ _FLOATS: Final = frozenset({DType.BF16, DType.F16, DType.F32, DType.F64})
 
 def with_functions(found: Launches, types: Inferred, known: Inferred, has_kernel: Callable[[Launch], bool] | None = None) -> Launches:
     """Return the kernels with functions in place of operators that no provider runs; ONNX Runtime appends their nodes to the graph."""
-    opset = max((_version(launch) for launch in found.launches if launch.node.source.startswith("onnx::")), default=0)
+    opset = max((opset_of(launch.node) for launch in found.launches if launch.node.source.startswith("onnx::")), default=0)
     kept: list[Launch] = []
     appended: list[Launch] = []
     for launch in found.launches:
@@ -549,11 +550,6 @@ def _of_step(step: FunctionStep, node: Node, result: Type, is_row: bool) -> Type
         shape[axis if isinstance(axis, int) else -1] = 1
         return tensor(result.dtype, shape, result.device)
     return tensor(DType.BOOL, result.shape, result.device) if step.is_truth else result
-
-
-def _version(launch: Launch) -> int:
-    version = launch.node.source.rpartition("@")[2]
-    return int(version) if version.isdecimal() else 0
 
 
 def with_half_casts(found: Launches, types: Inferred, known: Inferred, runs: Callable[[Launch], bool] | None = None) -> Launches:
@@ -625,7 +621,7 @@ class _Halves:
 
 def runs_half(launch: Launch) -> bool:
     """Return whether the CPU provider has a kernel in half precision."""
-    return runs_halves(launch.name, _version(launch))
+    return runs_halves(launch.name, opset_of(launch.node))
 
 
 def readers_of(found: Launches) -> dict[int, list[Launch]]:

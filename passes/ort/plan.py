@@ -195,7 +195,7 @@ def _continues(node: Node) -> bool:
     )
 
 
-def kernel_of(node: Node) -> OrtKernel:
+def ort_kernel_of(node: Node) -> OrtKernel:
     """Return the memory behaviour of ONNX Runtime's kernel for a node."""
     return _kernel_facts(node.op, op_type(node.source))
 

@@ -281,8 +281,8 @@ def _quantized(node: Node, weight: Value, files: WeightFiles) -> Quantized:
         return _gathered_blocks(node, coded, weight, files)
     axis = 0 if node.attrs.get("trans_b") else coded.axis
     codes = stored_tensor(weight, files)
-    block = _integer(node.attrs, "block_size", 0)
-    axis = _integer(node.attrs, "axis", 1) if axis is None else axis
+    block = _integer_attr(node.attrs, "block_size", 0)
+    axis = _integer_attr(node.attrs, "axis", 1) if axis is None else axis
     scale, zero = _operand_values(node, coded.scale, files, "scale_value"), _operand_values(node, coded.zero, files)
     if scale is None:
         raise Unreadable("its scale is computed, or not in the file")
@@ -297,8 +297,8 @@ def _quantized(node: Node, weight: Value, files: WeightFiles) -> Quantized:
 
 def _rows_of_blocks(node: Node, coded: CodedOperand, weight: Value, files: WeightFiles) -> Quantized:
     """Return the rows of blocks, the first code in the lowest bits; without zero points the middle of the range stands for zero."""
-    rows, inner = _integer(node.attrs, "n", 0), _integer(node.attrs, "k", 0)
-    bits, block = _integer(node.attrs, "bits", 4), _integer(node.attrs, "block_size", 32)
+    rows, inner = _integer_attr(node.attrs, "n", 0), _integer_attr(node.attrs, "k", 0)
+    bits, block = _integer_attr(node.attrs, "bits", 4), _integer_attr(node.attrs, "block_size", 32)
     if node.source.endswith(("MatMulBnb4", "MatMulFpQ4")):
         raise Unreadable(f"codes of {node.source} are not unpacked")
     if bits not in _FEW_BITS or block <= 0 or rows <= 0 or inner <= 0:
@@ -332,14 +332,14 @@ def _zero_points(node: Node, place: int, rows: int, blocks: int, bits: int, file
 
 
 def _gathered_blocks(node: Node, coded: CodedOperand, weight: Value, files: WeightFiles) -> Quantized:
-    bits, block = _integer(node.attrs, "bits", 4), _integer(node.attrs, "block_size", 128)
+    bits, block = _integer_attr(node.attrs, "bits", 4), _integer_attr(node.attrs, "block_size", 128)
     codes, shape = stored_tensor(weight, files), _static_sizes(weight)
     dtype = codes.dtype
     packs = dtype is DType.U8 and bits in _FEW_BITS
     if packs:
         dtype = _FEW_BITS[bits]
         shape = (*shape[:-1], shape[-1] * (8 // bits))
-    axis = _integer(node.attrs, "quantize_axis", 1) % len(shape)
+    axis = _integer_attr(node.attrs, "quantize_axis", 1) % len(shape)
     scale = _operand_values(node, coded.scale, files)
     if scale is None:
         raise Unreadable("its scales are computed, or not in the file")
@@ -370,7 +370,7 @@ def _static_sizes(value: Value) -> tuple[int, ...]:
     return tuple(size for size in sizes if isinstance(size, int))
 
 
-def _integer(attrs: Mapping[str, Attr], name: str, default: int) -> int:
+def _integer_attr(attrs: Mapping[str, Attr], name: str, default: int) -> int:
     found = attrs.get(name)
     return found if isinstance(found, int) else default
 

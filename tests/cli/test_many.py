@@ -15,7 +15,7 @@ from irscope.cli import many
 from irscope.cli.main import main
 from irscope.errors import LoadError
 from irscope.frontends.zoo.names import is_pattern
-from irscope.tools.many import expanded, short_names
+from irscope.tools.many import models_named, short_names
 from tests.cli.test_bad_input import MODEL
 from tests.tools.pages import table_schema
 
@@ -99,8 +99,8 @@ def test_an_interrupt_leaves_what_was_done(here: Path, monkeypatch: pytest.Monke
 
 
 def test_patterns_stand_for_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert expanded(["nets/*.irs", "broken.irs"]) == ["nets/large.irs", "nets/small.irs", "broken.irs"]
-    assert sorted(expanded(["**/*.irs"])) == ["broken.irs", "nets/large.irs", "nets/small.irs"]
+    assert models_named(["nets/*.irs", "broken.irs"]) == ["nets/large.irs", "nets/small.irs", "broken.irs"]
+    assert sorted(models_named(["**/*.irs"])) == ["broken.irs", "nets/large.irs", "nets/small.irs"]
     assert main(["run", "nets/*.irs", "--format", "csv"]) == 0
     assert [row["model"] for row in rows(capsys)] == ["nets/large.irs", "nets/small.irs"]
     assert main(["nets/*.irs", "--format", "csv"]) == 0
@@ -114,9 +114,9 @@ def test_patterns_stand_for_files(here: Path, capsys: pytest.CaptureFixture[str]
 
 def test_patterns_stand_for_names(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("irscope.frontends.zoo.packages.names_of", lambda package: ["resnet18", "resnet50", "vgg11"])
-    assert expanded(["torchvision:resnet*"]) == ["torchvision:resnet18", "torchvision:resnet50"]
-    assert expanded(["timm:resnet?8{sizes=[1,2]}"]) == ["timm:resnet18{sizes=[1,2]}"]
-    assert expanded(["timm:resnet1[0-9]{num_classes=3}"]) == ["timm:resnet18{num_classes=3}"]
+    assert models_named(["torchvision:resnet*"]) == ["torchvision:resnet18", "torchvision:resnet50"]
+    assert models_named(["timm:resnet?8{sizes=[1,2]}"]) == ["timm:resnet18{sizes=[1,2]}"]
+    assert models_named(["timm:resnet1[0-9]{num_classes=3}"]) == ["timm:resnet18{num_classes=3}"]
     assert not is_pattern("timm:x{sizes=[1,2]}") and is_pattern("net[12].irs")
     (here / "net[12].irs").write_text(MODEL)
     assert not is_pattern("net[12].irs")

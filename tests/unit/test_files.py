@@ -27,7 +27,7 @@ from irscope.measure.record.sink import problem_of
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import parse_points
 from irscope.passes.order.plan import Plan
-from irscope.passes.order.schedule import share_of
+from irscope.passes.order.schedule import read_share
 from irscope.passes.training.checkpoint import budget_of
 from irscope.passkit.options import build
 from irscope.report.select import parse_filter as parse_table_filter
@@ -146,7 +146,7 @@ def test_one_text_is_one_time(place: str, text: str, number: float) -> None:
 
 @pytest.mark.parametrize(("text", "number"), [("5%", 0.05), ("0.05", 0.05), ("60%", 0.6), ("1e-2", 0.01)])
 def test_one_text_is_one_share(text: str, number: float) -> None:
-    assert read_amount(text, SHARE) == read_amount(text, ANY) == share_of(text, "it", "5%") == number
+    assert read_amount(text, SHARE) == read_amount(text, ANY) == read_share(text, "it", "5%") == number
     assert parse_thresholds([f"peak>{text}"], ["peak"])[0].limit == number
     if text.endswith("%"):
         assert budget_of(text, 10**6) == int(number * 10**6)

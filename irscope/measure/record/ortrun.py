@@ -392,13 +392,13 @@ def _kernel(event: Mapping[str, Any]) -> Kernel:
         str(args.get("provider", "")),
         float(event["ts"]),
         float(event["dur"]),
-        _types(args.get("input_type_shape")),
-        _types(args.get("output_type_shape")),
+        _type_texts(args.get("input_type_shape")),
+        _type_texts(args.get("output_type_shape")),
         _memory(args),
     )
 
 
-def _types(items: object) -> tuple[str, ...]:
+def _type_texts(items: object) -> tuple[str, ...]:
     """Return the types from what versions write as a list or as the text of one."""
     if isinstance(items, str):
         try:

@@ -231,7 +231,7 @@ class Necessary:
 
     def _least_at(self, op: int) -> CutNetwork:
         """Find out what an operator needs at least."""
-        made = cut_network(self._problem, op, self.before, _members(self._ancestors[op]), _members(self._descendants[op]))
+        made = cut_network(self._problem, op, self.before, _members_of_mask(self._ancestors[op]), _members_of_mask(self._descendants[op]))
         self._least[op] = made.constant + made.flow.push(made.source, made.sink)
         if self._least[op] > self.limit:
             self._note(self._least[op])
@@ -266,7 +266,7 @@ def _alive(storages: list[_Lived], done: int) -> int:
     return total
 
 
-def _members(mask: int) -> list[int]:
+def _members_of_mask(mask: int) -> list[int]:
     members: list[int] = []
     while mask:
         low = mask & -mask

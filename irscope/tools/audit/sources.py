@@ -21,7 +21,7 @@ from irscope.frontends.zoo.names import file_in, is_name, is_pattern, is_script
 from irscope.immutable import immutable
 from irscope.tools.audit import archives
 from irscope.tools.audit.archives import Archive, Member, Staging, as_unreadable, header_bytes
-from irscope.tools.many import expanded
+from irscope.tools.many import models_named
 
 SUFFIXES: Final = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".safetensors", ".gguf", ".irs", ".ckpt", ".bin")
 """Of files that are looked at where a folder is searched; a file that is named is always looked at."""
@@ -145,7 +145,7 @@ def _of_source(source: str, listing: Listing) -> Iterator[Item]:
             raise UsageError("the archive has no such file", code="IRS720", where=source)
         yield from items
     elif is_pattern(source):
-        for one in expanded([source]):
+        for one in models_named([source]):
             yield from _of_path(one, listing)
     else:
         yield from _of_path(source, listing)

@@ -207,7 +207,7 @@ def serve(pipe: Pipe, setup: Setup) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who is asked decides what is still done
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _limit(setup)
+    _limit_memory(setup)
     chosen = tuple(map(chosen_device, setup.devices)) or (chosen_device(),)
     gc.collect()
     gc.freeze()  # what was imported lives as long as the process
@@ -232,7 +232,7 @@ def _key(item: Item, setup: Setup) -> str:
     return short_digest(setup.digest(), found or f"at:{item.identity}:{item.stamp}")
 
 
-def _limit(setup: Setup) -> None:
+def _limit_memory(setup: Setup) -> None:
     if sys.platform == "win32":  # where the limits are those of the engine, time alone
         return
     import resource

@@ -104,7 +104,7 @@ def decisive_document(compared: ModelComparison, decision: Decision, *, everythi
         headline: tuple[str, ...] = (*(_compiled_verdict(rows) if compiled else ()), *_fits_text(decision), _changes(rows, _SAID), *weights)
     else:
         headline = (*weights, _changes(rows, _SAID_OF_WEIGHTS))
-    shown = {name: {key: plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
+    shown = {name: {key: bare_cell(cell) for key, cell in cells.items()} for name, cells in rows.items()}
     first = replace(report, headline=headline, summary=shown, units=units, notes=decision.notes)
     hidden = _AGAIN if decision.is_open else (*_AGAIN, "flops", "moved_bytes")
     rest = {key: value for key, value in report.summary.items() if key not in hidden}
@@ -151,7 +151,7 @@ def decisive_measures(decision: Decision) -> dict[str, Measure]:
         a, b = (cell if isinstance(cell, Quantity) else UNKNOWN for cell in (cells.get("a"), cells.get("b")))
         share = share_of(a.value, b.value)
         if isinstance(a.value, int | float) and isinstance(b.value, int | float) and share is not None:
-            said = f"A {signed(plain(a), _ROWS[key][1])}, B {signed(plain(b), _ROWS[key][1])}, {share:+.1%}"
+            said = f"A {signed(bare_cell(a), _ROWS[key][1])}, B {signed(bare_cell(b), _ROWS[key][1])}, {share:+.1%}"
             found[name] = Measure(float(b.value - a.value), share, said)
         else:
             found[name] = Measure(None, None, "")
@@ -229,14 +229,15 @@ def _compiled_verdict(rows: Mapping[str, Mapping[str, Cell]]) -> list[str]:
     if not isinstance(value, int | float):
         return ["what compiling does to memory is not known"]
     more = f"{abs(value):.1%} {'less' if value < 0 else 'more'} memory" if round(abs(value), 3) else "as much memory"
-    said = f"compiled needs {more}: {signed(plain(b), Kind.BYTES)} beside {signed(plain(a), Kind.BYTES)} allocated at the peak of a run"
+    of_b, of_a = (signed(bare_cell(one), Kind.BYTES) for one in (b, a))
+    said = f"compiled needs {more}: {of_b} beside {of_a} allocated at the peak of a run"
     dearer = first["b"]
     if isinstance(dearer, Quantity) and isinstance(b, Quantity) and dearer.value != b.value and isinstance(dearer.value, int):
-        return [said, f"its first run takes {signed(plain(dearer), Kind.BYTES)}: Inductor times candidates of its kernels there"]
+        return [said, f"its first run takes {signed(bare_cell(dearer), Kind.BYTES)}: Inductor times candidates of its kernels there"]
     return [said]
 
 
-def plain(cell: Cell) -> Cell:
+def bare_cell(cell: Cell) -> Cell:
     """Return a number without its interval, which JSON has: two of them side by side are wider than a terminal."""
     if not isinstance(cell, Quantity) or cell.interval is None or cell.value is None:
         return cell

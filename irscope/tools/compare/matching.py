@@ -133,7 +133,7 @@ class Side:
         return None if step is None else self.timeline.alive[step]
 
 
-def weights_of(node: Node) -> list[Value]:
+def weight_operands(node: Node) -> list[Value]:
     """Return the weights that a node reads, in the order of its operands."""
     return [value for value in node.inputs if value is not None and value.role in WEIGHTS]
 
@@ -386,7 +386,7 @@ class _Matcher:
         keys: dict[Hashable, int] = {}
         for number, node in enumerate(side.nodes):
             # Elements stay as many when a weight is transposed or its type changes.
-            read = [(twin, weight.type.numel) for weight in weights_of(node) if (twin := known(weight)) is not None]
+            read = [(twin, weight.type.numel) for weight in weight_operands(node) if (twin := known(weight)) is not None]
             if read:
                 key = (node.op, side.places[node], tuple(read))
                 counts[key] = counts.get(key, 0) + 1

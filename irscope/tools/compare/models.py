@@ -26,7 +26,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Quantity, derived
 from irscope.session import Model
 from irscope.solvers.graphs import DisjointSets
-from irscope.tools.compare.matching import How, Matching, Side, common_axis, match, rising, weights_of
+from irscope.tools.compare.matching import How, Matching, Side, common_axis, match, rising, weight_operands
 from irscope.weights.differences import Difference
 from irscope.weights.result import Unread
 
@@ -186,8 +186,8 @@ def changes(a: Side, b: Side, node: Node, other: Node) -> list[Change]:
 
 def does_the_same(node: Node, other: Node) -> bool:
     """Return whether two matched nodes have the same attributes and weights, apart from sizes."""
-    return not any(_attribute_changes(node, other)) and [_weight_key(value) for value in weights_of(node)] == [
-        _weight_key(value) for value in weights_of(other)
+    return not any(_attribute_changes(node, other)) and [_weight_key(value) for value in weight_operands(node)] == [
+        _weight_key(value) for value in weight_operands(other)
     ]
 
 
@@ -245,7 +245,7 @@ def _default(op: str, key: str) -> object:
 
 
 def _weight_changes(node: Node, other: Node) -> Iterator[Change]:
-    left, right = weights_of(node), weights_of(other)
+    left, right = weight_operands(node), weight_operands(other)
     if [_weight_key(value) for value in left] == [_weight_key(value) for value in right]:
         return
     names_left, names_right = {value.name: value for value in left}, {value.name: value for value in right}
@@ -585,7 +585,7 @@ def _alive_of_group(side: Side, numbers: Sequence[int]) -> Dim | None:
 
 
 def _weight_bytes(side: Side, numbers: Iterable[int]) -> Dim | None:
-    weights = dict.fromkeys(weight for number in numbers for weight in weights_of(side.nodes[number]))
+    weights = dict.fromkeys(weight for number in numbers for weight in weight_operands(side.nodes[number]))
     return total_of(weight.type.nbytes for weight in weights)
 
 
@@ -595,7 +595,7 @@ def _module_sums(compared: ModelComparison, which: int) -> dict[str, ModuleSums]
     counted: set[Value] = set()
     for number, path in compared.places[which].items():
         node = side.nodes[number]
-        new = [weight for weight in weights_of(node) if weight not in counted]
+        new = [weight for weight in weight_operands(node) if weight not in counted]
         counted.update(new)
         size: Dim = 0
         for weight in new:
@@ -626,7 +626,7 @@ def _outwards(path: str) -> tuple[str, ...]:
 def _owner(side: Side, number: int) -> bool:
     """Return whether a node stands in the module that its first weight belongs to by name."""
     node = side.nodes[number]
-    names = [weight.name for weight in weights_of(node) if weight.name]
+    names = [weight.name for weight in weight_operands(node) if weight.name]
     return bool(names) and names[0].rpartition(".")[0] == side.modules[node]
 
 

@@ -21,7 +21,7 @@ from irscope.report.table import Table
 from irscope.report.units import Kind
 from irscope.report.values import Cell, Provenance, Quantity
 from irscope.session import Model
-from irscope.tools.compare.decides import plain, share_of, side_by_side
+from irscope.tools.compare.decides import bare_cell, share_of, side_by_side
 from irscope.tools.compare.document import Measure
 from irscope.training import StepOp
 
@@ -221,7 +221,7 @@ class TrainingComparison:
     def document(self) -> Document:
         """Return the answer, and figures, phases and categories beside each other."""
         rows = self.rows
-        shown = {name: {key: plain(cell) for key, cell in cells.items()} for name, cells in rows.items()}
+        shown = {name: {key: bare_cell(cell) for key, cell in cells.items()} for name, cells in rows.items()}
         units = {**{name: _ROWS[name] for name in rows}, **{f"{name}.change": Kind.RATIO for name in rows}}
         titles: dict[str, object] = {"A": self.a.title, "B": self.b.title}
         report = Report(
@@ -247,11 +247,11 @@ class TrainingComparison:
             yield "what a step needs is not known"
         else:
             more = f"{abs(share):.1%} {'less' if share < 0 else 'more'} memory" if round(abs(share), 3) else "as much memory"
-            of_b, of_a = (signed(plain(one), Kind.BYTES) for one in (b, a))
+            of_b, of_a = (signed(bare_cell(one), Kind.BYTES) for one in (b, a))
             yield f"{who} needs {more} in a step: {of_b} beside {of_a} allocated at the peak"
         first = self.b.figures["first_step_allocated"]
         if isinstance(first.value, int) and isinstance(b.value, int) and first.value > b.value:
-            dearer = signed(plain(first), Kind.BYTES)
+            dearer = signed(bare_cell(first), Kind.BYTES)
             why = ": Inductor times candidates of its kernels there" if self.b.is_compiled else ""
             yield f"its first step takes {dearer}{why}"
         parts = [(abs(two - one), name, one, two) for name, one, two in self._numbers(self.a.parts, self.b.parts) if one != two]
@@ -274,7 +274,7 @@ class TrainingComparison:
         ):
             rows: list[tuple[str, Quantity, Quantity, Quantity]] = []
             for name in dict.fromkeys((*a, *b)):
-                one, two = (plain(side.get(name, Quantity(0))) for side in (a, b))
+                one, two = (bare_cell(side.get(name, Quantity(0))) for side in (a, b))
                 if any(isinstance(cell, Quantity) and cell.value for cell in (one, two)):
                     assert isinstance(one, Quantity) and isinstance(two, Quantity)
                     rows.append((name, one, two, two - one))

@@ -108,11 +108,11 @@ def _told(row: WeightRow, values: Mapping[WeightRow, Difference | Unread] | None
     words = weight_change(row, values).split(", ")
     if a is None or b is None:
         return words[0]
-    types = {"retyped": (_dtype(a), _dtype(b)), "reshaped": (_shape_text(a), _shape_text(b))}
+    types = {"retyped": (_dtype_text(a), _dtype_text(b)), "reshaped": (_shape_text(a), _shape_text(b))}
     return ", ".join(f"{word} {' to '.join(types[word])}" if word in types else word for word in words)
 
 
-def _dtype(weight: Value) -> str:
+def _dtype_text(weight: Value) -> str:
     return weight.type.dtype.text
 
 

@@ -189,7 +189,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> None:
     found.Words = Words
     monkeypatch.setitem(sys.modules, "transformers", found)
     monkeypatch.setattr("irscope.frontends.zoo.packages.is_installed", lambda name: True)
-    monkeypatch.setattr("irscope.frontends.zoo.load._version", lambda name: "0")
+    monkeypatch.setattr("irscope.frontends.zoo.load._installed_version", lambda name: "0")
 
 
 def folder(path: Path, **settings: Any) -> str:
