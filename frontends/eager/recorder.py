@@ -402,6 +402,7 @@ def watched_calls(
     """
     kind: Any = nn.Module
     original = kind._call_impl
+    entered, left = _untraced(entered), _untraced(left)
 
     def called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         outer = entered(module)
@@ -426,6 +427,24 @@ def watched_calls(
     finally:
         undo()
         kind._call_impl, kind.compile = original, compiling
+
+
+def _untraced(function: Callable[[Any], Outer]) -> Callable[[Any], Outer]:
+    """Return the function without what it asks of tensors in the graph of `torch.jit.trace`, which has the program's operators alone."""
+
+    core: Any = torch._C
+
+    def run(given: Any) -> Outer:
+        tracing = core._get_tracing_state()
+        if tracing is None:
+            return function(given)
+        core._set_tracing_state(None)
+        try:
+            return function(given)
+        finally:
+            core._set_tracing_state(tracing)
+
+    return run
 
 
 def followed(

@@ -82,6 +82,10 @@ def complete_core(raw_stream: Callable[[], int], observers: list[Callable[..., N
             setattr(core, name, value)
     internals.enable_types_of_cuda()
     torch.cuda.nvtx._nvtx = core._nvtx  # type: ignore[attr-defined]  # chosen when it was imported
+    ranges: Any = torch.autograd.profiler.emit_nvtx
+    ranges.__enter__, ranges.__exit__ = (lambda one: one), (lambda one, *raised: None)
+    plans: Any = torch.backends.cuda.cuFFTPlanCache
+    plans.size, plans.max_size, plans.clear = 0, 4096, lambda one: None  # CuFFTPlanCache.h
 
 
 class _Ranges:

@@ -179,7 +179,7 @@ class Values:
             if around is not None:
                 values = around.view(tensor.dtype)
                 values.as_strided(tensor.shape, tensor.stride(), 0).copy_(known)
-        whole = None if values is None else _in_own_storage(values, known).reshape(-1).view(torch.uint8)
+        whole = None if values is None else _in_own_storage(values, known).as_strided((values.numel(),), (1,)).view(torch.uint8)
         piece.known = _with_bytes(before, start, end, whole)
         piece.assumed = (piece.assumed or (assumed if whole is not None else "")) if piece.known else ""
 

@@ -536,7 +536,23 @@ class Overlay:
         self._exchange(replaced)
         self._set(builtins, "open", self.open)
         self._set(shutil, "_use_fd_functions", False)  # by names, as everything here
+        self._install_imports()
         self._install_compiled()
+
+    def _install_imports(self) -> None:
+        """Let modules be imported that the program wrote; they are compiled anew each time."""
+        external: Any = importlib.import_module("importlib._bootstrap_external")
+        system, files, loader = external._os, external._io, external.SourceFileLoader
+        keep = loader._cache_bytecode
+
+        def cached(self_: Any, source: Any, *args: Any) -> Any:
+            return keep(self_, source, *args) if self.reading(source) is source else None
+
+        seen = {"stat": self._reader("stat"), "listdir": self._listdir, "getcwd": self._getcwd}
+        self._set(external, "_os", types.SimpleNamespace(**{**vars(system), **seen}))
+        opened = {"open_code": lambda path: files.open_code(self.reading(path))}
+        self._set(external, "_io", types.SimpleNamespace(**{**vars(files), **opened}))
+        self._set(loader, "_cache_bytecode", cached)
 
     def _exchange(self, replaced: dict[int, tuple[Any, Any]]) -> None:
         """Put functions in place of others in all modules: many import them by name."""

@@ -119,13 +119,25 @@ def _copies(kernels: Kernels, device: Device, answer: Callable[..., Any], answer
         "aten::copy_": copy_,
         "aten::_local_scalar_dense": item,
         "aten::record_stream": record_stream,
-        "aten::equal": lambda one, other: True,
+        "aten::equal": _equality(kernels, answer),
         "aten::_nested_tensor_from_mask_left_aligned": lambda one, mask: answer(torch.bool),
         # cuDNN's loss is taken where targets are 32-bit numbers of the host; its workspace is not known, so PyTorch's own is counted.
         **dict.fromkeys(
             (f"aten::_use_{who}_ctc_loss{kind}" for who in ("cudnn", "miopen") for kind in ("", ".Tensor")), lambda *args: False
         ),
     }
+
+
+def _equality(kernels: Kernels, answer: Callable[..., Any]) -> Kernel:
+    def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+        """As cuda_equal in ATen/native/cuda/Equal.cpp."""
+        if one.shape != other.shape or not one.numel() or one.is_set_to(other):
+            return one.shape == other.shape
+        found = torch.eq(one, other).all()
+        kernels.machine.await_stream()
+        return bool(answer(torch.bool, kernels.values.item(found)))
+
+    return equal
 
 
 def _cloning(kernels: Kernels) -> Kernel:
@@ -635,19 +647,18 @@ def _cast(
     return x.to(dtype), h.to(dtype), None if c is None else c.to(dtype), made, buffer.detach()
 
 
-_SPARSE_CPU: Final = torch._C.DispatchKey.SparseCPU
 _INDEX: Final = 8
 
 
-def shared_operators() -> list[str]:
-    """Return the operators with one implementation for sparse tensors of both devices, from the list that ships with torch."""
+def shared_operators(layout: str) -> list[str]:
+    """Return the operators with one implementation for tensors of a layout on both devices, from the list that ships with torch."""
     path = Path(torch.__file__).parents[1] / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
     found: list[str] = []
     name = ""
     for line in path.read_text("utf-8").splitlines():
         if line.startswith("- func: "):
             name = line[8:].partition("(")[0]
-        elif line.startswith("    ") and {"SparseCPU", "SparseCUDA"} <= set(line.strip().partition(":")[0].split(", ")):
+        elif line.startswith("    ") and {f"{layout}CPU", f"{layout}CUDA"} <= set(line.strip().partition(":")[0].split(", ")):
             found.append(name)
     return found
 
@@ -671,14 +682,17 @@ class SparseKernels:
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for name in (*shared_operators(), *own):
-                packet, _, overload = name.partition(".")
-                try:
-                    op = getattr(getattr(_aten, packet), overload or "default")
-                except AttributeError:  # an operator of another version of torch
-                    continue
-                key = "CUDA" if name == "_to_sparse" else "SparseCUDA"
-                self._library.impl(name, own.get(name) or _as_on_host(op), key, allow_override=True)
+            for layout in ("Sparse", "SparseCsr", "NestedTensor"):
+                below = getattr(torch._C.DispatchKey, f"{layout}CPU")
+                for name in dict.fromkeys((*shared_operators(layout), *(own if layout == "Sparse" else ()))):
+                    packet, _, overload = name.partition(".")
+                    try:
+                        op = getattr(getattr(_aten, packet), overload or "default")
+                    except AttributeError:  # an operator of another version of torch
+                        continue
+                    key = "CUDA" if name == "_to_sparse" else f"{layout}CUDA"
+                    kernel = own.get(name) if layout == "Sparse" else None
+                    self._library.impl(name, kernel or _as_on_host(op, below), key, allow_override=True)
 
     def _coalesced(self, given: torch.Tensor) -> torch.Tensor:
         """Positions are sorted, equal ones found, and their values added up (SparseCUDATensor.cu)."""
@@ -722,7 +736,10 @@ class SparseKernels:
 
     def _times(self, one: torch.Tensor, other: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
         """Sparse times dense (_mul_dense_sparse_out in SparseTensorMath.cpp): rows of the dense one, then a copy of the positions."""
+        dense: Any
         sparse, dense = (one, other) if one.is_sparse else (other, one)
+        if not isinstance(dense, torch.Tensor):  # a number that torch has wrapped as a tensor
+            dense = torch.tensor(dense, dtype=sparse.dtype)
         if dense.is_sparse or dense.dim() > sparse.dim():
             raise UnknownKernel("what two sparse tensors have in common is computed by a kernel of the device")
         shared = max(dense.dim() - sparse.dense_dim(), 0)
@@ -742,6 +759,6 @@ def _made(indices: torch.Tensor, values: torch.Tensor, shape: Sequence[int], *, 
     )
 
 
-def _as_on_host(op: Any) -> Kernel:
+def _as_on_host(op: Any, key: Any) -> Kernel:
     below = op._op_dk
-    return lambda *args, **kwargs: below(_SPARSE_CPU, *args, **kwargs)
+    return lambda *args, **kwargs: below(key, *args, **kwargs)

@@ -215,7 +215,12 @@ def _sigterm_as_interrupt(came: list[int]) -> Iterator[None]:
         yield
         return
 
+    process = os.getpid()
+
     def terminate(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:  # one that a simulated program forked, as pools do: it ends as it would without irscope
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         came.append(number)
         raise KeyboardInterrupt
 

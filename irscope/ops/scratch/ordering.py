@@ -226,7 +226,7 @@ def _sort_all_at_once(scratch: Scratch, total: int, rows: int, key: int) -> None
 
 @rule
 def topk_rule(scratch: Scratch) -> None:
-    """Counts of digits where several blocks share a row."""
+    """Counts of digits where several blocks share a row, and a sort of more results than a block has (TensorTopK.cpp)."""
     x = scratch.call.tensor("x")
     scratch.result()
     scratch.result(1)
@@ -238,6 +238,12 @@ def topk_rule(scratch: Scratch) -> None:
     slices = number(count(x)) // length
     if length >= next((least for most, least in _TOPK_LIMITS if slices <= most), _TOPK_LEAST):
         _topk_of_blocks(scratch, slices, length, width(x.dtype))
+    made = scratch.call.made()
+    if scratch.call.attr("sorted") is not False and numbers(sizes(made))[_axis(scratch, len(shape))] > _ROW_KERNEL:
+        positions, values = scratch.take("sorted positions", _INDEX * count(made)), scratch.take("sorted values", nbytes(made))
+        _sort(scratch, made)
+        scratch.passing("positions in order", _INDEX * count(made))
+        scratch.drop(values, positions)
     scratch.drop(copy)
 
 
@@ -532,13 +538,14 @@ def roll_rule(scratch: Scratch) -> None:
     """One axis after another; without axes, the flattened tensor."""
     x = scratch.call.tensor("x")
     axes = scratch.call.attr("axes")
+    steps: list[str] = []
     before = scratch.copy_unless_contiguous(x, "contiguous input")
     for _ in range(len(axes) - 1 if isinstance(axes, tuple) else 0):
-        step = scratch.take("rolled along an axis", nbytes(x))
+        steps.append(scratch.take("rolled along an axis", nbytes(x)))
         scratch.drop(before)
-        before = step
+        before = ""
     scratch.result()
-    scratch.drop(before)
+    scratch.drop(before, *reversed(steps))
 
 
 @rule

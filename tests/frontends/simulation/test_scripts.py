@@ -16,9 +16,22 @@ pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", rea
 FOLDER = Path(__file__).parents[2] / "data" / "simulate"
 TRUTH: dict[str, list[str]] = json.loads((FOLDER / "truth.json").read_text())
 NEEDS = {"accelerated": "accelerate", "hf_trainer": "transformers", "bert_trainer": "transformers", "hf_models": "transformers"}
-QUICK = ("history", "summary", "prefetch", "gan", "amp", "threads", "graphs", "sparse_embed", "pinn", "rnn_packed", "attention_kernels")
+QUICK = (
+    "history",
+    "summary",
+    "prefetch",
+    "gan",
+    "amp",
+    "threads",
+    "graphs",
+    "sparse_embed",
+    "pinn",
+    "rnn_packed",
+    "attention_kernels",
+    "tools",
+)
 """Those of the normal run: statistics and snapshots, streams, two optimizers, a scaler and casts, threads, graphs, sparse gradients, second
-derivatives, recurrent networks, kernels of attention."""
+derivatives, recurrent networks, kernels of attention, tools around a loop."""
 
 READS = ("sparse_embed", "indexing", "optims")
 """Those whose memory depends on how many elements of a mask hold, and positions differ; the stand-ins for CUDA's libraries say none."""
