@@ -96,7 +96,7 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         return Recipe(lambda: nn.Linear(8, 4).eval(), lambda module: [Wanted("input", ("batch", 8))])
 
     monkeypatch.setattr(load, "find_recipe", find)
-    monkeypatch.setattr(load, "_version", lambda package: "0")
+    monkeypatch.setattr(load, "_installed_version", lambda package: "0")
     monkeypatch.setattr(names, "_package_of", lambda folder: names.configured_by(folder))
     monkeypatch.setattr(packages, "_need", lambda package: None)
 

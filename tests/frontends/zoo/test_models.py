@@ -70,7 +70,7 @@ def _recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "find_recipe", find)
     monkeypatch.setattr("irscope.frontends.zoo.packages.check_installed", lambda text: None)
     monkeypatch.setattr("irscope.cli.export.check_installed", lambda text: None)
-    monkeypatch.setattr(load, "_version", lambda package: "0")
+    monkeypatch.setattr(load, "_installed_version", lambda package: "0")
 
 
 def inputs(model: irscope.api.Model) -> list[str]:
@@ -277,7 +277,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, tuple[Wanted,
         monkeypatch.setattr(load, "find_recipe", find)
         return "timm:made"
 
-    monkeypatch.setattr(load, "_version", lambda package: "0")
+    monkeypatch.setattr(load, "_installed_version", lambda package: "0")
     monkeypatch.setattr("irscope.frontends.zoo.packages.check_installed", lambda text: None)
     return give
 

@@ -97,7 +97,7 @@ def test_traces_and_models_by_name_are_counted(
     stated = LoadOptions(inputs={"input": parse_type("f32[2,3,8,8]")})
     assert PEERS["torch"].count(open_model(scripted, stated)).printed == PRODUCTS
     monkeypatch.setattr(load, "find_recipe", lambda name: Recipe(lambda: module, lambda _: (Wanted("x", ("batch", 3, 8, 8)),)))
-    monkeypatch.setattr(load, "_version", lambda package: "0")
+    monkeypatch.setattr(load, "_installed_version", lambda package: "0")
     monkeypatch.setattr("irscope.frontends.zoo.packages.check_installed", lambda text: None)
     command = ["compare-flops", "--against", "torch", "--strict", "--format", "json"]
     assert main([*command, "timm:made", "--bind", "batch=2"]) == 0
