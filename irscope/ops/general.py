@@ -498,8 +498,11 @@ LIBRARY_OPERATORS: Final = frozenset(
 LIBRARY_REDUCTIONS: Final = frozenset({"reduce.sum", "reduce.max", "reduce.min"})
 LIBRARY_WINDOWS: Final = "reduce.windows"
 SQUARE: Final = "math.square"
+BARRIER: Final = "view.alias"
+SUMS: Final = "reduce.sum"
 BITS_AS: Final = "view.view_dtype"
 COUNTS: Final = "tensor.iota"
+PADDED: Final = "tensor.pad_general"
 LARGEST: Final = "tensor.topk"
 EXPANDED_WORK: Final = {"math.lgamma": (52, 4), "math.digamma": (73, 3), "math.erfinv": (37, 2), "math.erfc": (60, 1)}
 """FLOPs and transcendental functions of an element of what JAX expands, as `cost_analysis()` of jax 0.10.2 says of each alone in f32."""

@@ -15,26 +15,19 @@ from typing import Final
 from irscope.immutable import mutable
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType
-from irscope.ops.cost import Cost
 from irscope.ops.facts import Control, OpRole
 from irscope.ops.registry import control_of, find_op
-from irscope.ops.spec import Family, OpCall, OpSpec
+from irscope.ops.spec import Family
 from irscope.passes.inference.engine import Inferred
-from irscope.passes.lifetimes.library import Library
+from irscope.passes.lifetimes.kernels import Fusion, Library, Step
 from irscope.passes.lifetimes.lives import read_values
 from irscope.passes.lifetimes.packed import ALIGNMENT, FusedPlan, Storage, height, heights, packed, sum_nested
 from irscope.passes.lifetimes.sharded import Sharding
+from irscope.passes.lifetimes.values import COMPUTED, Values, is_convolution
 
-FUSED: Final = frozenset(
-    {Family.ELEMENTWISE, Family.COMPARISON, Family.VIEW, Family.MOVE, Family.INDEXING, Family.CREATION, Family.RANDOM, Family.REDUCTION}
-)
 _POINTER: Final = 8
 _INDEX: Final = 4
 _BLOCK: Final = 16
-_PATHS: Final = 2000
-"""Nodes that are looked at for a path, at most."""
-COMPUTED: Final = 32
-"""Bits of the floats that products are computed in, at least."""
 SCATTERED: Final = "reduce.scatter_windows"
 
 
@@ -49,40 +42,20 @@ class Kernel:
     __hash__ = object.__hash__
 
 
-class Body:
+class Body(Values):
     """One graph: what is fused, what has a buffer, and when."""
 
     def __init__(
         self, graph: Graph, types: Inferred, states: Iterable[tuple[Value, Value]] = (), around: Body | None = None, is_loose: bool = False
     ) -> None:
         """`states` are the arguments in whose memory a result lies, each with its result."""
-        self.graph, self.types, self.around = graph, types, around
-        self.parts: Callable[[Value], int] = (lambda value: 1) if around is None else around.parts
-        """Into how many parts a value is cut, of which a device has one."""
-        self.partial: frozenset[Node] = frozenset() if around is None else around.partial
-        """Nodes that leave partial sums, which are added over devices into another buffer."""
-        self.steps = list(graph)
-        self.place = {node: step for step, node in enumerate(self.steps)}
-        self.roots: dict[Value, Value] = {} if around is None else around.roots
-        self.unsized: list[Value] = []
+        super().__init__(graph, types, around)
         self.states = list(states)
-        self.inner: dict[Node, Body] = {}
-        self._sums: dict[Node, bool] = {}
-        """Products of matrices, with whether they add something up."""
-        self.operands: dict[Node, list[Value]] = {}
-        """What nodes read that the compiler has read something else."""
-        self._alias()
-        self._reduce_as_it_lies()
-        self.users = self._users()
         self.fused: set[Node] = set()
-        self.again: set[Node] = set()
-        """Nodes whose result is stored for some readers, and computed again in the kernels of others."""
-        self.into: dict[Node, frozenset[Node]] = {}
+        self.into: dict[Node, dict[Step, None]] = {}
         """The kernels in which each node is computed, by the nodes that make their results."""
-        self.library: dict[Node, Node] = {}
-        """Nodes that the library computes in one kernel, with the one that makes its result."""
         self._members: dict[Node, list[Node]] = {}
-        self._leaves: dict[Node, frozenset[Value]] = {}
+        self._leaves: dict[tuple[Node, Step], frozenset[Value]] = {}
         self._copies: set[object] = set()
         """Copies of operands in another order that an earlier kernel makes."""
         self._first: dict[Node, frozenset[object]] = {}
@@ -90,274 +63,16 @@ class Body:
         self.is_loose = is_loose
         """True where nothing is fused, and nothing written over: for an upper bound."""
         if not is_loose:
-            self.library = Library(self.place, self.users, self.root, self.types.type_of, self._is_copied).kernels()
+            self.library = Library(self.place, self.users, self.root, self.types.type_of, self.is_copied).kernels()
             self._fuse()
-            self._leaves.clear()
-
-    def is_product(self, node: Node | None) -> bool:
-        """Return whether a node is a product of matrices that adds something up: others are multiplied element by element."""
-        spec = None if node is None else find_op(node.op)
-        if node is None or spec is None or spec.family is not Family.CONTRACTION:
-            return False
-        if node not in self._sums:
-            cost = self._cost(node, spec)
-            self._sums[node] = cost is None or cost.macs != self.elements(node.outputs[0])
-        return self._sums[node]
-
-    def _multiplies(self, node: Node) -> bool:
-        return self.is_product(node) or _is_convolution(node)
-
-    def family(self, node: Node) -> Family | None:
-        """Return the family of an operator as the compiler takes it."""
-        spec = find_op(node.op)
-        is_elements = spec is not None and spec.family is Family.CONTRACTION and not self.is_product(node)
-        return Family.ELEMENTWISE if is_elements else None if spec is None else spec.family
-
-    # -- values ---------------------------------------------------------------------------------------------------
-
-    def root(self, value: Value) -> Value:
-        """Return the value whose buffer it is."""
-        while (above := self.roots.get(value)) is not None:
-            value = above
-        return value
-
-    def size(self, value: Value) -> int:
-        """Bytes; 0 where they are not known, which is noted."""
-        type_ = self.types.type_of(value)
-        known = type_.nbytes if isinstance(type_, TensorType) else 0
-        if not isinstance(known, int):
-            self.unsized.append(value)
-            return 0
-        return -(-known // self.parts(value))
-
-    def elements(self, value: Value) -> int:
-        type_ = self.types.type_of(value)
-        count = type_.numel if isinstance(type_, TensorType) else 1
-        return count if isinstance(count, int) else 1 << 60
-
-    def _alias(self) -> None:
-        """Reshapes are the operand; so are axes that change places where only ones move, or where a product of matrices takes them so."""
-        for node in self.steps:
-            spec = find_op(node.op)
-            if spec is not None and node.outputs and node.inputs and node.inputs[0] is not None and self._is_same(node, spec):
-                self.roots[node.outputs[0]] = node.inputs[0]
-            elif control_of(node) is Control.LOOP and node.regions:
-                region = node.regions[0]
-                for output, state, argument, result in zip(
-                    node.outputs, node.inputs[2:], region.inputs[2:], region.outputs[1:], strict=False
-                ):
-                    if result is argument and state is not None:
-                        self.roots[output] = state
-                        self.roots[argument] = state
-
-    def _is_same(self, node: Node, spec: OpSpec) -> bool:
-        if OpRole.RESHAPE in spec.roles or spec.name == "view.alias":
-            return True
-        first, made = self.types.type_of(node.inputs[0]), self.types.type_of(node.outputs[0])
-        if OpRole.CONVERT in spec.roles:
-            return first is made
-        if OpRole.TRANSPOSE not in spec.roles or not isinstance(first, TensorType) or not first.shape:
-            return False
-        perm = node.attrs.get("perm")
-        if not isinstance(perm, tuple) or {*perm} != {*range(len(first.shape))}:
-            return False  # as only a damaged file has it
-        moved = [axis for axis in perm if first.shape[axis] != 1]
-        if moved == sorted(moved):
-            return True
-        makes = node.inputs[0].node if node.inputs[0] is not None else None
-        batches = len(self._axes(makes, 0)[0]) if makes is not None and self.is_product(makes) else 0
-        if makes is not None and batches and perm == (*range(batches), batches + 1, batches) and len(makes.outputs[0].users or ()) == 1:
-            return True  # the product is made with its operands exchanged
-        is_matrix = len(moved) == 2
-        return is_matrix and (
-            self.is_product(makes) or all(isinstance(user, Node) and self.is_product(user) for user in node.outputs[0].users or ())
-        )
-
-    def reads(self, node: Node) -> list[Value]:
-        """Return the values that a node reads."""
-        return self.operands.get(node) or read_values(node)
-
-    def _reduce_as_it_lies(self) -> None:
-        """Have a reduction read what only lies in another order, where its result is the same (AlgebraicSimplifier::HandleReduce)."""
-        for node in self.steps:
-            spec, value = find_op(node.op), node.inputs[0] if node.inputs else None
-            if spec is None or spec.family is not Family.REDUCTION or len(node.inputs) != 1 or value is None:
-                continue
-            axes = node.attrs.get("axes")
-            while (made := value.node) is not None and made in self.place and OpRole.TRANSPOSE in self._roles(made):
-                perm, below = made.attrs.get("perm"), made.inputs[0]
-                if below is None or not isinstance(perm, tuple) or not isinstance(axes, tuple):
-                    break
-                left = [axis for place, axis in enumerate(perm) if place not in axes]
-                if left != sorted(left, key=str) or self._axes_of(value) != self._axes_of(below):
-                    break
-                value, axes = below, tuple(perm[axis] for axis in axes if isinstance(axis, int) and axis < len(perm))
-                self.operands[node] = [value]
-
-    def _users(self) -> dict[Value, list[Node | None]]:
-        """Return who reads each value: nodes of this graph, None for its results."""
-        found: dict[Value, list[Node | None]] = {}
-        for node in self.steps:
-            for value in {self.root(one) for one in self.reads(node)}:
-                if node.outputs and self.roots.get(node.outputs[0]) is not None and len(node.outputs) == 1 and not node.regions:
-                    continue  # the same value under another shape
-                found.setdefault(value, []).append(node)
-        for value in self.graph.outputs:
-            found.setdefault(self.root(value), []).append(None)
-        return found
-
-    # -- fusion ---------------------------------------------------------------------------------------------------
 
     def _fuse(self) -> None:
-        """From the last node to the first: into which of the kernels that read it a node goes (InstructionFusion of XLA)."""
-        for node in reversed(self.steps):
-            last = self.library.get(node)
-            if last is not None:
-                self.into[node] = frozenset({last})
-                if node is not last:
-                    self.fused.add(node)
-                continue
-            self.into[node] = frozenset({node})
-            spec = find_op(node.op)
-            if spec is None or self.family(node) not in FUSED or len(node.outputs) != 1 or OpRole.WRITE_PART in spec.roles:
-                continue
-            output = node.outputs[0]
-            if output in self.roots:
-                continue
-            readers = self.users.get(output, [])
-            taking = [user for user in readers if user is not None and self.takes(user, output)]
-            where = frozenset().union(*(self.into[user] for user in taking))
-            is_all = len(taking) == len(readers)
-            is_every = is_all or self._is_read_flat([user for user in readers if user not in taking], output)
-            if not self._is_free(node):
-                is_dear = spec.family is Family.REDUCTION or self.is_dear(node, spec)
-                if is_dear and (
-                    not is_all or len(where) > 1 or any(self.elements(user.outputs[0]) > self.elements(output) for user in taking)
-                ):
-                    continue
-                if (
-                    not is_dear
-                    and not self.is_unary(node)
-                    and not (is_every and (len(where) < 1 + is_all or self._on_all_paths(node, taking)))
-                ):
-                    continue
-            if is_all:
+        self.into = Fusion(self).kernels
+        for node in self.steps:
+            if node in self.library:
+                self.into[node] = {self.library[node]: None}
+            if node not in self.into.setdefault(node, {}):
                 self.fused.add(node)
-                self.into[node] = where
-            elif taking:
-                self.again.add(node)
-                self.into[node] |= where
-
-    def _is_read_flat(self, users: Iterable[Node | None], value: Value) -> bool:
-        """Return whether readers have a value in other sizes, the same ones: it is computed where it is brought into them."""
-        shapes: set[object] = set()
-        for user in users:
-            read = self.graph.outputs if user is None else self.reads(user)
-            for one in (one for one in read if self.root(one) is value):
-                flat = user is not None and self._flattens(user, value)
-                shapes.add("flat" if flat else getattr(self.types.type_of(one), "shape", None) if self._is_reshaped(one) else None)
-        return None not in shapes and len(shapes) == 1
-
-    def _on_all_paths(self, node: Node, users: Iterable[Node]) -> bool:
-        """Return whether no stored value comes of a node and goes into the kernel of one of its users."""
-        self._leaves.clear()  # of a time when fewer nodes were fused
-        # Of a product only the copy of an operand is a kernel that it goes into.
-        stored = {leaf.node for user in users if not self.is_product(user) for leaf in self.leaves(user)} - {None, node}
-        seen: set[Node] = set()
-        waiting = [one for one in stored if one is not None]
-        while waiting:
-            at = waiting.pop()
-            if at is node or len(seen) > _PATHS:
-                return False
-            if at in seen or self.place.get(at, -1) < self.place[node]:
-                continue
-            seen.add(at)
-            waiting.extend(made for value in self.reads(at) if (made := self.root(value).node) is not None)
-        return True
-
-    def goes_into(self, made: Node | None, user: Node, value: Value) -> bool:
-        """Return whether the node that makes a value is computed in the kernel of a reader."""
-        return made is not None and (made in self.fused or (made in self.again and self.takes(user, value)))
-
-    def takes(self, user: Node, value: Value) -> bool:
-        """Return whether a node fuses the producer of its operand into its kernel."""
-        spec = find_op(user.op)
-        if spec is not None and self._multiplies(user) and not user.regions:
-            operands = [place for place, one in enumerate(user.inputs[:2]) if one is not None and self.root(one) is value]
-            return bool(operands) and all(self._is_copied(user, place) for place in operands)
-        if (
-            spec is None
-            or user.regions
-            or self.family(user) not in FUSED
-            or (spec.family is Family.INDEXING and OpRole.WRITE_PART in spec.roles)
-        ):
-            return False
-        if user in self.library:
-            return False
-        return OpRole.WRITE_PART not in spec.roles or self.root(self.reads(user)[0]) is not value
-
-    def _is_free(self, node: Node) -> bool:
-        """Return whether a node makes something of constants alone, at no cost."""
-        spec = find_op(node.op)
-        if spec is None or spec.family not in (Family.CREATION, Family.MOVE, Family.VIEW):
-            return False
-        return all(value is None or self.root(value).role is Role.CONSTANT or self._is_constant(self.root(value)) for value in node.inputs)
-
-    def _is_constant(self, value: Value) -> bool:
-        made = value.node
-        return made is not None and made in self.place and self._is_free(made)
-
-    def is_unary(self, node: Node) -> bool:
-        """Return whether at most one operand has as many axes as the result, or all have no more elements (EffectivelyAtMostUnary)."""
-        operands = {self.root(value) for value in node.inputs if value is not None}
-        if sum(self.elements(value) for value in operands) <= self.elements(node.outputs[0]):
-            return True
-        own = self._axes_of(node.outputs[0])
-        return sum(self._axes_of(value) >= own for value in operands if not self._is_repeated(value)) <= 1
-
-    def _axes_of(self, value: Value) -> int:
-        type_ = self.types.type_of(value)
-        return sum(size != 1 for size in type_.shape or ()) if isinstance(type_, TensorType) else 0
-
-    def _is_repeated(self, value: Value) -> bool:
-        """Return whether a value is made of fewer numbers, or of none."""
-        spec = find_op(value.node.op) if value.node is not None else None
-        if spec is None:
-            return value.role is Role.CONSTANT and self.elements(value) == 1
-        return OpRole.SPREAD in spec.roles or spec.family is Family.CREATION
-
-    def breadth(self, value: Value) -> int:
-        """Elements that have to be read for a value: of a repeated one those that are repeated."""
-        node = value.node
-        spec = find_op(node.op) if node is not None else None
-        if node is not None and spec is not None and node in self.place:
-            if self._is_free(node):
-                return 0
-            if OpRole.SPREAD in spec.roles and node.inputs[0] is not None:
-                return self.elements(node.inputs[0])
-        return self.elements(value)
-
-    def _cost(self, node: Node, spec: OpSpec) -> Cost | None:
-        types = [None if value is None else self.types.type_of(value) for value in node.inputs]
-        return spec.cost_of(OpCall(spec, types, node.attrs, (), [self.types.type_of(output) for output in node.outputs]))
-
-    def is_dear(self, node: Node, spec: OpSpec) -> bool:
-        cost = self._cost(node, spec)
-        return cost is None or cost.transcendental != 0 or self._divides(node)
-
-    def _divides(self, node: Node) -> bool:
-        """Return whether floats are divided by what is no constant (InstructionFusion::IsExpensive), nor several numbers that are repeated,
-        of which the compiler takes the reciprocals."""
-        by = self.root(node.inputs[1]) if OpRole.DIVIDE in self._roles(node) and len(node.inputs) > 1 and node.inputs[1] else None
-        type_ = self.types.type_of(node.outputs[0])
-        if by is None or not isinstance(type_, TensorType) or not type_.dtype.is_float or self._is_constant(by):
-            return False
-        return by.node is None or OpRole.SPREAD not in self._roles(by.node) or self.breadth(by) == 1
-
-    @staticmethod
-    def _roles(node: Node) -> frozenset[OpRole]:
-        spec = find_op(node.op)
-        return frozenset() if spec is None else frozenset(spec.roles)
 
     # -- buffers --------------------------------------------------------------------------------------------------
 
@@ -365,19 +80,20 @@ class Body:
         """Return whether a node's results are stored."""
         return node not in self.fused and bool(node.outputs)
 
-    def leaves(self, node: Node) -> frozenset[Value]:
-        """Stored values that the kernel of a node reads, through what is fused into it."""
-        found = self._leaves.get(node)
+    def leaves(self, node: Node, kernel: Step | None = None) -> frozenset[Value]:
+        """Return stored values that a node reads, through what is computed in the same kernel; without one, in its own."""
+        kernel = kernel or node
+        found = self._leaves.get((node, kernel))
         if found is None:
             parts: set[Value] = set()
             for value in self.reads(node):
                 root = self.root(value)
                 made = root.node
-                if made is not None and self.goes_into(made, node, root):
-                    parts |= self.leaves(made)
+                if made is not None and kernel in self.into.get(made, ()):
+                    parts |= self.leaves(made, kernel)
                 else:
                     parts.add(root)
-            found = self._leaves[node] = frozenset(parts)
+            found = self._leaves[node, kernel] = frozenset(parts)
         return found
 
     def kernels(self) -> list[Kernel]:
@@ -436,7 +152,7 @@ class Body:
 
     def _changed(self, node: Node) -> list[Value]:
         """Return the operands over which a node writes."""
-        if OpRole.WRITE_PART in self._roles(node):
+        if OpRole.WRITE_PART in self.roles(node):
             return [self.root(value) for value in self.reads(node)[:1]]
         if control_of(node) is not Control.LOOP or not node.regions:
             return []
@@ -448,7 +164,7 @@ class Body:
         """Order the readers of a reshape or copy as a walk from the results finds them: those that were the same are the first one's."""
         places = self._from_results()
         for value, those in readers.items():
-            if not isinstance(value, Value) or all(self._flattens(kernel.node, value) for kernel in those):
+            if not isinstance(value, Value) or all(self.flattens(kernel.node, value) for kernel in those):
                 those.sort(key=lambda kernel: places.get(kernel.node, 0))
 
     def _from_results(self) -> dict[Node, int]:
@@ -479,10 +195,10 @@ class Body:
         before = self._operand_copies(node, reads)
         inner: list[tuple[object, int]] = []
         spec = find_op(node.op)
-        if spec is not None and self._multiplies(node) and makes:
+        if spec is not None and self.multiplies(node) and makes:
             if self._widened(node) and self._wide_result(makes[0]) > makes[0][1]:
                 inner.append((("product", node, 0), self._wide_result(makes[0])))
-            elif _is_convolution(node) and self._is_made_turned(node):
+            elif is_convolution(node) and self._is_made_turned(node):
                 inner.append((("product", node, 2), makes[0][1]))
         elif node.op == SCATTERED and makes:
             before, reads = self._scattered(node, reads)
@@ -500,23 +216,24 @@ class Body:
     def _operand_copies(self, node: Node, reads: dict[object, None]) -> list[Kernel]:
         """Return the kernels that bring operands of products into another order or element type, and have the node read what they make."""
         before: list[Kernel] = []
-        for each in (one for one in self._members.get(node, [node]) if self.is_product(one) or _is_convolution(one)):
+        for each in (one for one in self._members.get(node, [node]) if self.is_product(one) or is_convolution(one)):
             wide = self._widened(each)
             for place, value in enumerate(each.inputs[:2]):
                 root = None if value is None else self.root(value)
-                if root is None or not self._is_copied(each, place):
+                if root is None or not self.is_copied(each, place):
                     continue
                 copy, size = self._copy(each, place, value), self.size(root) * (wide or 1)
                 made = root.node
-                sources = self.leaves(made) if made is not None and self.goes_into(made, each, root) else (root,)
+                kernel: Step = ("copy", each, place)
+                sources = self.leaves(made, kernel) if made is not None and kernel in self.into.get(made, ()) else (root,)
                 if copy not in self._copies:
                     self._copies.add(copy)
                     before.append(Kernel(each, dict.fromkeys(sources), [(copy, size)]))
-                for source in sources:
+                for source in (root, *sources):
                     reads.pop(source, None)
                 reads[copy] = None
             for place, value in enumerate(each.inputs[:2]):  # an operand may be both as it is and copied
-                if value is not None and not self._is_copied(each, place) and (root := self.root(value)).node not in self.fused:
+                if value is not None and not self.is_copied(each, place) and (root := self.root(value)).node not in self.fused:
                     reads[root] = None
         return before
 
@@ -550,49 +267,14 @@ class Body:
     def _order(self, value: Value) -> tuple[int, int]:
         return (self.place.get(value.node, -1) if value.node is not None else -1, value.index)
 
-    def _is_copied(self, node: Node, place: int) -> bool:
-        """Return whether a product has a copy of an operand, in another order or element type."""
-        if not self._multiplies(node) or node.regions or place > 1:
-            return False
-        return bool(self._widened(node)) or self._is_turned(node, place)
-
     def _copy(self, node: Node, place: int, value: Value | None) -> object:
         """Return what is the same for copies of an operand in the same order, of which the compiler makes one."""
         return "copy", self.root(value) if value is not None else None, self._turned(node, place), str(self.types.type_of(value))
-
-    def _widened(self, node: Node) -> int:
-        """Return the factor by which a product's operands grow when they are converted to f32; 0 where they are multiplied as they are."""
-        type_ = self.types.type_of(node.inputs[0])
-        bits = type_.dtype.bits if isinstance(type_, TensorType) and type_.dtype.is_float else None
-        return COMPUTED // bits if bits is not None and bits < COMPUTED else 0
 
     def _wide_result(self, made: tuple[object, int]) -> int:
         type_ = self.types.type_of(made[0]) if isinstance(made[0], Value) else None
         bits = (type_.dtype.bits if isinstance(type_, TensorType) else None) or COMPUTED
         return made[1] * max(1, COMPUTED // bits)
-
-    def _is_turned(self, node: Node, place: int) -> bool:
-        """Return whether a product wants an operand in another order."""
-        order = self._turned(node, place)
-        return order != tuple(range(len(order)))
-
-    def _turned(self, node: Node, place: int) -> tuple[int, ...]:
-        """Return the order in which a product wants an operand (DotDecomposer): batches, what is left, what is summed over on the
-        left, batches, what is summed over, what is left on the right. Two matrices are taken as they are. So is a convolution's operand
-        whose axes stand as batch, space, channels, its kernel as space, input, output channels."""
-        type_ = self.types.type_of(node.inputs[place])
-        rank = len(type_.shape or ()) if isinstance(type_, TensorType) else 0
-        order = node.attrs.get("axes_w" if place else "axes_x")
-        if isinstance(order, tuple) and rank > 2:
-            first, second, *space = (axis for axis in order if isinstance(axis, int))
-            return (*space, second, first) if place else (first, *space, second)
-        batches, over = self._axes(node, place)
-        other = self.types.type_of(node.inputs[1 - place])
-        other_rank = len(other.shape or ()) if isinstance(other, TensorType) else 0
-        if not over or (len(over) == 1 and batches == tuple(range(len(batches))) and max(rank, other_rank) <= len(batches) + 2):
-            return tuple(range(rank))
-        left = tuple(axis for axis in range(rank) if axis not in batches and axis not in over)
-        return (*batches, *over, *left) if place else (*batches, *left, *over)
 
     def _is_made_turned(self, node: Node) -> bool:
         """Return whether a convolution's result is stored in another order of axes than batch, space, channels, in which it is made."""
@@ -603,13 +285,9 @@ class Body:
         is_taken = all(user is not None and self.takes(user, node.outputs[0]) for user in self.users.get(node.outputs[0], []))
         return not is_taken and [axes[0], *axes[2:], axes[1]] != sorted(axes)
 
-    def _axes(self, node: Node, place: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        found = [node.attrs.get(f"{what}_{'ab'[place]}") for what in ("batch", "over")]
-        batches, over = (tuple(axis for axis in one if isinstance(axis, int)) if isinstance(one, tuple) else () for one in found)
-        return batches, over
-
-    def _written_over(self, node: Node) -> frozenset[object]:
+    def _written_over(self, node: Node, kernel: Step | None = None) -> frozenset[object]:
         """Stored values of which the kernel reads each element where it writes one: it may lie where they did."""
+        kernel = kernel or node
         spec = find_op(node.op)
         if spec is None or self.is_loose:
             return frozenset()
@@ -622,7 +300,7 @@ class Body:
         if spec.family not in (Family.ELEMENTWISE, Family.COMPARISON) and OpRole.CONVERT not in spec.roles:
             return frozenset()
         users = self.users.get(node.outputs[0], [])
-        if users and all(self._flattens(user, node.outputs[0]) for user in users):
+        if users and all(self.flattens(user, node.outputs[0]) for user in users):
             return frozenset()
         found: set[object] = set()
         others: set[object] = set()
@@ -631,26 +309,13 @@ class Body:
             if root is None:
                 continue
             made = root.node
-            if made is not None and self.goes_into(made, node, root):
-                inner = frozenset() if self._is_reshaped(value) else self._written_over(made)
+            if made is not None and kernel in self.into.get(made, ()):
+                inner = frozenset() if self.is_reshaped(value) else self._written_over(made, kernel)
                 found |= inner
-                others |= self.leaves(made) - inner
+                others |= self.leaves(made, kernel) - inner
             else:
-                (others if self._is_reshaped(value) or self._is_flattened(made) else found).add(root)
+                (others if self.is_reshaped(value) or self._is_flattened(made) else found).add(root)
         return frozenset(found - others)
-
-    def _is_reshaped(self, value: Value | None) -> bool:
-        """Return whether a value is another one under other sizes. A matrix whose axes change places is one that a product makes so."""
-        shapes = (
-            [type_.shape for type_ in map(self.types.type_of, (value, self.root(value))) if isinstance(type_, TensorType)]
-            if value is not None
-            else []
-        )
-        return len(shapes) == 2 and shapes[0] != shapes[1] and (len(shapes[0] or ()) != 2 or shapes[0] != (shapes[1] or ())[::-1])
-
-    def _flattens(self, user: Node | None, value: Value) -> bool:
-        """Return whether a product of matrices reads a value with more axes."""
-        return user is not None and self.is_product(user) and self._axes_of(value) > len(self._axes(user, 0)[0]) + 2
 
     def _is_flattened(self, node: Node | None) -> bool:
         """Return whether a product is one of matrices, whose result its readers take in its own axes."""
@@ -762,11 +427,6 @@ def _ancestors(kernels: Sequence[Kernel]) -> tuple[dict[object, int], list[int],
         for read in kernel.reads:
             readers.setdefault(read, []).append(step)
     return makers, before, readers
-
-
-def _is_convolution(node: Node) -> bool:
-    spec = find_op(node.op)
-    return spec is not None and spec.family is Family.CONVOLUTION
 
 
 def plan_fused(

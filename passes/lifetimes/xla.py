@@ -7,10 +7,11 @@ that change nothing are gone, and what is fused into several kernels is computed
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import add, mul, neg, sub
 from typing import ClassVar, Final, TypeAlias
+
+import numpy as np
 
 from irscope.ir.dims import Dim, SymDim, dim_max, exact_div
 from irscope.ir.dtypes import DType
@@ -19,15 +20,17 @@ from irscope.ir.places import Literal
 from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.general import BITS_AS, COUNTS, EXPANDED_WORK, LARGEST, SQUARE
+from irscope.ops.general import BARRIER, BITS_AS, COUNTS, EXPANDED_WORK, LARGEST, SUMS
 from irscope.ops.registry import find_op, plays
-from irscope.ops.spec import Family
+from irscope.ops.spec import Family, OpCall, RuleError
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
-from irscope.passes.lifetimes.fused import COMPUTED, SCATTERED, Body, plan_fused
+from irscope.passes.lifetimes.fused import SCATTERED, Body, plan_fused
+from irscope.passes.lifetimes.kernels import Step
 from irscope.passes.lifetimes.packed import FusedPlan, assigned
 from irscope.passes.lifetimes.sharded import Sharding
+from irscope.passes.lifetimes.values import COMPUTED, Values
 from irscope.passes.sizes import dim_cell
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
@@ -42,13 +45,6 @@ _NEUTRAL: Final[dict[OpRole, tuple[float, bool]]] = {
     OpRole.SUBTRACT: (0, False),
 }
 """Constants that change nothing, and whether they may be the first operand as well."""
-_FOLDED: Final[dict[OpRole, Callable[..., float]]] = {
-    OpRole.MULTIPLY: mul,
-    OpRole.ADD: add,
-    OpRole.SUBTRACT: sub,
-    OpRole.NEGATE: neg,
-}
-"""Functions by which operators of constants that are known are computed."""
 _WITH_CONSTANT: Final = ((OpRole.MULTIPLY, OpRole.DIVIDE), (OpRole.ADD, OpRole.SUBTRACT))
 _LARGER: Final = "math.maximum"
 _CHOOSES: Final = 7
@@ -88,13 +84,12 @@ class _Simplified(Body):
             if kept is not None:
                 self.roots[output] = kept
                 continue
-            below = [value.node for value in node.inputs if value is not None and value.node is not None]
-            if plays(node, OpRole.MULTIPLY) and len(below) == 2 and all(plays(one, OpRole.NEGATE) for one in below):
-                self.operands[node] = [one.inputs[0] for one in below if one.inputs[0] is not None]
+            self._moved(node)
             number = self._folded(node)
             if number is not None:
                 self.numbers[output] = number
-                continue
+                if not math.isnan(number):
+                    continue
             if any(isinstance(user, Node) and user.regions for user in output.users or ()):
                 continue  # a loop writes over each of its states
             operands = tuple(None if value is None else self._name(value) for value in node.inputs)
@@ -107,9 +102,22 @@ class _Simplified(Body):
             self.steps = moved
             self.place = {node: step for step, node in enumerate(self.steps)}
 
+    def _moved(self, node: Node) -> None:
+        """Have a node read what is behind a negation or a factor, where the compiler does less of that elsewhere."""
+        below = [self.root(value).node for value in node.inputs if value is not None]
+        if plays(node, OpRole.MULTIPLY) and len(below) == 2:
+            if all(one is not None and plays(one, OpRole.NEGATE) for one in below):
+                self.operands[node] = [one.inputs[0] for one in below if one is not None and one.inputs[0] is not None]
+            for made, other in ((below[0], node.inputs[1]), (below[1], node.inputs[0])):
+                whole = None if made is None else self._by_constant(made, _WITH_CONSTANT[0])
+                if whole is not None and other is not None and 1 < self.breadth(self.root(other)) < self.elements(node.outputs[0]):
+                    self.operands[node] = [whole, other]  # what is repeated is multiplied instead
+        elif len(below) == 1 and below[0] is not None and plays(below[0], OpRole.NEGATE) and node.op == SUMS:
+            self.operands[node] = [value for value in below[0].inputs if value is not None]  # the sum is negated instead
+
     def _literal(self, value: Value) -> Literal | None:
         """Return the numbers of a constant, of this graph or of those around it."""
-        inner: Body | None = self if value.role is Role.CONSTANT else None
+        inner: Values | None = self if value.role is Role.CONSTANT else None
         while inner is not None and value not in inner.graph.data:
             inner = inner.around
         data = None if inner is None else inner.graph.data[value]
@@ -120,10 +128,21 @@ class _Simplified(Body):
         data = self._literal(value)
         if data is not None:
             return (str(self.types.type_of(value)), data.values)
-        return (self.root(value), str(self.types.type_of(value)))
+        number = self.numbers.get(self.root(value), math.nan)
+        if not math.isnan(number):
+            return (number, str(self.types.type_of(value)))
+        root = value
+        while not _is_barrier(root.node) and (above := self.roots.get(root)) is not None:
+            root = above
+        return (root, str(self.types.type_of(value)))
 
     def _kept(self, node: Node) -> Value | None:
-        """Return the operand that is the result, as the other one is neutral."""
+        """Return the operand that is the result, as the other one is neutral, or as others are empty."""
+        if OpRole.CONCATENATE in self.roles(node):
+            parts = [value for value in node.inputs if value is not None and self.elements(value)]
+            return parts[0] if len(parts) == 1 else None
+        if OpRole.SELECT in self.roles(node) and node.inputs[0] is not None and (chosen := self._constant(node.inputs[0])) is not None:
+            return node.inputs[1 if chosen else 2] if not math.isnan(chosen) else None
         if len(node.inputs) != 2:
             return None
         neutral = next((_NEUTRAL[role] for role in _NEUTRAL if plays(node, role)), (float("-inf"), True) if node.op == _LARGER else None)
@@ -177,13 +196,24 @@ class _Simplified(Body):
         return None
 
     def _folded(self, node: Node) -> float | None:
-        """Return the number that all elements of a result are, of operands of which that is known."""
-        role = next((role for role in _FOLDED if plays(node, role)), None)
-        fold = _FOLDED[role] if role is not None else (lambda number: number * number) if node.op == SQUARE else None
+        """Return the number that all elements of a result are, of operands of which that is known; any where it has none."""
+        if not self.elements(node.outputs[0]):
+            return 0.0
         numbers = [None if value is None else self._constant(value) for value in node.inputs]
-        known = [number for number in numbers if number is not None and math.isfinite(number)]
-        takes = 1 if role is OpRole.NEGATE or node.op == SQUARE else 2
-        return float(fold(*known)) if fold is not None and len(known) == len(numbers) == takes else None
+        known = [number for number in numbers if number is not None]
+        spec = find_op(node.op)
+        if not known or len(known) < len(numbers) or spec is None:
+            return None
+        if spec.family not in (Family.ELEMENTWISE, Family.COMPARISON):
+            return known[0] if OpRole.CONVERT in spec.roles else None
+        types = [self.types.type_of(value) for value in node.inputs if value is not None]
+        call = OpCall(spec, types, node.attrs, [np.asarray(number) for number in known], [self.types.type_of(node.outputs[0])])
+        try:
+            with np.errstate(all="ignore"):
+                found = None if spec.evaluate is None else spec.evaluate(call)
+            return float(found.flat[0]) if isinstance(found, np.ndarray) and found.size else math.nan
+        except (RuleError, ArithmeticError, TypeError, ValueError):
+            return math.nan
 
     def distinct(self, value: Value) -> int:
         """Return how many elements are computed: of a value that is repeated those that are, also through operators that have no other
@@ -228,6 +258,11 @@ class _Simplified(Body):
         return float(number) if isinstance(number, int | float) else None
 
 
+def _is_barrier(node: Node | None) -> bool:
+    """Return whether a node keeps the compiler from joining what is computed behind it with the same before it."""
+    return node is not None and node.op == BARRIER
+
+
 class _Counter:
     """Work of the graphs of a program on one device."""
 
@@ -235,7 +270,7 @@ class _Counter:
         self._types, self._costs, self._sharding = types, costs, sharding
         self.unknown = ""
         """Why the work is not known."""
-        self._wide: set[tuple[Value, Node | None]] = set()
+        self._wide: set[tuple[Value, Step | None]] = set()
         """Narrow floats that have been brought into f32, with the kernel that does; None where products read them."""
         self._added = {} if sharding is None else {one.node: one.devices for one in sharding.exchanges}
 
@@ -308,6 +343,9 @@ class _Counter:
             return flops
         if family is Family.CONTRACTION and not body.is_product(node):
             return cost.macs  # nothing is added up: the compiler multiplies
+        groups = node.attrs.get("batch_groups")
+        if isinstance(groups, int) and groups > 1:  # all groups with all, what is not wanted made zero, and added up
+            return flops * groups + self._elements(output) * (3 * groups - 1)
         if node.op == SCATTERED:
             return self._scattered(node)
         if node.op == _FOURIER:
@@ -360,7 +398,7 @@ class _Counter:
         cost, spec = self._costs.by_node.get(node), find_op(node.op)
         if cost is None or spec is None or cost.flops == 0 or OpRole.CONVERT in spec.roles or node.op.startswith(_LIBRARY):
             return 0
-        kernels: Iterable[Node | None] = (None,) if body.is_product(node) else body.into[node]
+        kernels: Iterable[Step | None] = (None,) if body.is_product(node) else body.into[node]
         found: Dim = 0
         operands = {body.root(value) for value in node.inputs if value is not None}
         for value in (one for one in operands if self._is_narrow(one) and body.breadth(one) != 0):
