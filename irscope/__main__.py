@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
     """Run the command line; Ctrl-C ends it in one line also while its modules are still read."""
+    parts = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if "" in parts and len(parts) > 1 and os.path.abspath("") not in parts:
+        # An empty part, as `$PYTHONPATH:/x` leaves it, is the working folder, where a file that came with a model may be called json.py.
+        sys.path[:] = [place for place in sys.path if os.path.abspath(place) != os.path.abspath("")]
     try:
         from irscope.cli.main import main as run
 

@@ -97,6 +97,8 @@ def form_problem(error: BaseException) -> str:
             return "a text is not UTF-8"
         case OverflowError() | RecursionError() | MemoryError():
             return "a number is too large, or it nests too deeply"
+        case ValueError() if "integer string conversion" in str(error):  # of Python, which reads 4,300 digits
+            return "a number has thousands of digits"
         case TypeError() | AttributeError():
             return "a value has the wrong type"
         case ValueError() | ArithmeticError():

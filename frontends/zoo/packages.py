@@ -304,9 +304,8 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
     assumed = list(_differences(config, chosen, own, stored, is_file=Path(model).exists(), is_said=dtype is not None))
     if layers is not None:
         assumed = [layers.assumed, *(assumption for assumption in assumed if assumption.what != WEIGHTS)]
-    for key in ("use_pretrained_backbone",):
-        if hasattr(config, key):
-            setattr(config, key, False)
+    if hasattr(config, "use_pretrained_backbone"):
+        config.use_pretrained_backbone = False
     if attention is not None:
         config._attn_implementation = attention
 
@@ -460,10 +459,14 @@ def _from_file(package: Any, path: Path, options: dict[str, Any], *, trusted: bo
     except Exception as error:  # a value of any type under any key may be there
         message = f"transformers cannot read its configuration: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise LoadError(message, code="IRS197", where=str(path)) from error
+    for part in (config, *(getattr(config, name, None) for name in getattr(config, "sub_configs", ()))):
+        if "/" in str(getattr(part, "_attn_implementation", "")):  # kernels of a hub, which would be fetched and run
+            part._attn_implementation = None
     named = config.architectures
     for name in named if isinstance(named, list | tuple) else ():
-        if isinstance(name, str) and hasattr(package, name):
-            return config, getattr(package, name)
+        cls = getattr(package, name, None) if isinstance(name, str) else None
+        if inspect.isclass(cls) and issubclass(cls, package.PreTrainedModel):
+            return config, cls
     return config, _class_of(package, config.model_type)
 
 

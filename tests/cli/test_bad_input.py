@@ -363,6 +363,7 @@ EXIT_CODES = {"tui": 2, "repro": 3}
 STARTS = [
     *(("script", line) for line in COMMAND_LINES.values()),
     ("module", COMMAND_LINES["run"]),
+    ("path", COMMAND_LINES["run"]),
     pytest.param("module", COMMAND_LINES["record"], marks=pytest.mark.full),
 ]
 TRAIN = """import torch
@@ -407,9 +408,9 @@ def measured(folder: Path) -> Path:
     return folder
 
 
-def in_folder(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+def in_folder(folder: Path, words: list[str], **more: str) -> subprocess.CompletedProcess[str]:
     """What a command does in the folder."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")} | more
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
@@ -425,15 +426,14 @@ def test_processes_of_irscope_import_nothing_beside_the_model(line: str, measure
 @pytest.mark.torch
 @pytest.mark.parametrize(("start", "command"), STARTS)
 def test_nothing_beside_the_model_is_imported(start: str, command: str, folder: Path) -> None:
-    words = [str(IRSCOPE)] if start == "script" else [sys.executable, "-m", "irscope"]
-    planted = folder / "irscope.py"
-    kept = planted.read_text()
-    if start == "module":  # Python itself looks for the module to run in the working folder: nothing of irscope has a say in that
-        planted.unlink()
+    words = [sys.executable, "-m", "irscope"] if start == "module" else [str(IRSCOPE)]
+    # Python itself looks for these in the working folder: nothing of irscope has a say in that.
+    away = {"script": (), "module": ("irscope",), "path": ("irscope", "sitecustomize")}[start]
+    kept = {folder / f"{name}.py": (folder / f"{name}.py").rename(folder / name) for name in away}
     try:
-        done = in_folder(folder, [*words, *command.split()])
+        done = in_folder(folder, [*words, *command.split()], **({"PYTHONPATH": f"{os.pathsep}/nowhere"} if start == "path" else {}))
     finally:
-        planted.write_text(kept)
+        assert [there.rename(name) for name, there in kept.items()] == [*kept]
     assert not (folder / "imported").exists(), (folder / "imported").read_text()
     assert done.returncode == EXIT_CODES.get(command.split()[0], 0), done.stderr
 

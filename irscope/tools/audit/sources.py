@@ -20,7 +20,7 @@ from irscope.files import TemporaryFolder
 from irscope.frontends.zoo.names import file_in, is_name, is_pattern, is_script
 from irscope.immutable import immutable
 from irscope.tools.audit import archives
-from irscope.tools.audit.archives import Archive, Member, Staging, as_unreadable, header_bytes
+from irscope.tools.audit.archives import Archive, Staging, as_unreadable, header_bytes
 from irscope.tools.many import models_named
 
 SUFFIXES: Final = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".safetensors", ".gguf", ".irs", ".ckpt", ".bin")
@@ -435,7 +435,7 @@ def _staged(item: Item, place: Remote | Packed, staging: Staging) -> Path:
                 raise LoadError("is in the archive no more", code="IRS100", where=item.uri)
             member = members[place.number - 1]
             for one in opened.members:
-                if _lies_beside(one, member):
+                if one.name != member.name and PurePosixPath(one.name).parent == PurePosixPath(member.name).parent:
                     with opened.open(one) as stream:
                         staging.beside(one.name, stream, one.size, SUFFIXES)
             with opened.open(member) as stream:
@@ -448,10 +448,6 @@ def _staged(item: Item, place: Remote | Packed, staging: Staging) -> Path:
                 staging.beside(name, stream, size, SUFFIXES)
     with store.open(path, "rb") as stream:
         return staging.model(path, stream, item.size)
-
-
-def _lies_beside(one: Member, member: Member) -> bool:
-    return one.name != member.name and PurePosixPath(one.name).parent == PurePosixPath(member.name).parent
 
 
 # -- what a file's content is known by ---------------------------------------------------------------------------------
