@@ -26,7 +26,18 @@ from irscope.files import TemporaryFolder
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.onnx.model import STANDARD, domain_of, read_opsets, version_of
 from irscope.frontends.onnx.optimizer.driver import LEVELS, Level, optimise
-from irscope.frontends.onnx.optimizer.graph import CUDA, Array, OrtGraph, OrtNode, Session, Size, Weight, default_attributes, since_version
+from irscope.frontends.onnx.optimizer.graph import (
+    CUDA,
+    MICROSOFT,
+    Array,
+    OrtGraph,
+    OrtNode,
+    Session,
+    Size,
+    Weight,
+    default_attributes,
+    since_version,
+)
 from irscope.frontends.onnx.reader import ModelFile
 from irscope.frontends.onnx.tensors import TensorReader, is_literal
 from irscope.frontends.onnx.types import DTYPES, NUMBERS, decode, packed_size
@@ -173,8 +184,10 @@ def infer_known(graph: OrtGraph) -> None:
     except (shape_inference.InferenceError, ValueError, RuntimeError):
         return
     _note(graph, inferred, named)
-    for node, proto in zip(graph.order(), inferred.node, strict=True):
-        _note_bodies(node, proto, named)
+    protos = {tuple(proto.output): proto for proto in inferred.node if proto.attribute}
+    for node in graph:
+        if node.bodies and tuple(node.outputs) in protos:
+            _note_bodies(node, protos[tuple(node.outputs)], named)
 
 
 def _names_of(light: onnx.GraphProto) -> frozenset[str]:
@@ -244,11 +257,45 @@ def _light(graph: OrtGraph) -> onnx.ModelProto:
             target.value_info.append(_info(graph, name, weight.shape))
     target.value_info.extend(_info(graph, name, known) for name, known in graph.known.items() if known is not None and name not in results)
     target.value_info.extend(_others(graph, results | graph.known.keys()))
+    for node in graph:
+        if _has_shape_of_operands(node) and node.op == _PACKED:
+            element = NUMBERS.get(graph.dtype(node.input(0)), 0)
+            target.value_info.append(helper.make_tensor_value_info(_unpacked(node), element, [node.attr("K"), node.attr("N")]))
     return light
+
+
+_AS_FIRST: Final = {
+    **dict.fromkeys(("BiasGelu", "BiasSoftmax", "FastGelu", "Gelu", "GroupNorm", "QuickGelu", "RotaryEmbedding"), (0,)),
+    **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax"), (0,)),
+    **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), (0, 3)),
+}
+"""Results of ONNX Runtime's own operators to which it hands on the shape of the first operand, and no more of it than it knows
+(contrib_defs.cc and bert_defs.cc under core/graph/contrib_ops)."""
+
+
+_PACKED: Final = "MatMulNBits"
+
+
+def _unpacked(node: OrtNode) -> str:
+    """Return the name of the matrix that a packed one stands for where shapes are inferred."""
+    return f"{node.input(1)}, {node.attr('K')} by {node.attr('N')}"
+
+
+def _has_shape_of_operands(node: OrtNode) -> bool:
+    """Return whether the result of one of ONNX Runtime's own operators is inferred from its operands."""
+    has_sizes = all(isinstance(node.attr(name), int) for name in ("K", "N"))
+    return node.domain == MICROSOFT and (node.op in _AS_FIRST or (node.op == _PACKED and has_sizes))
 
 
 def _nodes(graph: OrtGraph) -> Iterator[onnx.NodeProto]:
     for node in graph.order():
+        if _has_shape_of_operands(node) and node.op in _AS_FIRST:
+            named = (node.outputs[place] for place in _AS_FIRST[node.op] if place < len(node.outputs))
+            yield from (onnx.NodeProto(op_type="Identity", input=node.inputs[:1], output=[name]) for name in named if name)
+            continue
+        if _has_shape_of_operands(node):
+            yield onnx.NodeProto(op_type="MatMul", input=[node.input(0), _unpacked(node)], output=node.outputs)
+            continue
         source = node.made_from
         is_as_read = node.read == node.attrs
         if source is not None and is_as_read and list(source.input) == node.inputs and list(source.output) == node.outputs:
@@ -271,7 +318,7 @@ def _is_kept(node: OrtNode, name: str) -> bool:
 def _others(graph: OrtGraph, listed: Collection[str]) -> Iterator[onnx.ValueInfoProto]:
     """Yield the results of operators that ONNX has no rules for: ONNX Runtime has its own."""
     for node in graph:
-        if not _has_rules(graph, node):
+        if not _has_rules(graph, node) and not _has_shape_of_operands(node):
             for name in node.outputs:
                 if name and name not in listed and isinstance(graph.type_of(name), TensorType):
                     yield _info(graph, name, graph.shape_of_type(name))
