@@ -21,18 +21,7 @@ from irscope.tui.amounts import ByteSizes, known, sum_up
 from irscope.tui.browse.filter import Matcher
 from irscope.tui.browse.outline import AliasSets, Outline, find_folds
 from irscope.tui.memory.lives import Lives, measured
-from irscope.tui.results import (
-    Alive,
-    Counted,
-    Explained,
-    Finished,
-    Folded,
-    Names,
-    Parameters,
-    Shared,
-    Sizes,
-    Update,
-)
+from irscope.tui.results import Alive, Counted, Explained, Finished, Folded, Names, Parameters, Shared, Sizes, Update
 
 T = TypeVar("T")
 

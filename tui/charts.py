@@ -704,11 +704,7 @@ def bars(bins: Sequence[Bin], width: int, symbols: Symbols) -> list[Line]:
     lines: list[Line] = []
     for label, one, tail in zip(labels, bins, tails, strict=True):
         filled = max(1, round(room * one.count / most)) if one.count else 0
-        line = (
-            axis_label(label, before + 2, symbols),
-            Span(symbols.glyphs.blocks[-1] * filled, "bar"),
-            Span(tail),
-        )
+        line = (axis_label(label, before + 2, symbols), Span(symbols.glyphs.blocks[-1] * filled, "bar"), Span(tail))
         lines.append(cut_line(line, width, symbols))
     return lines
 
@@ -815,8 +811,14 @@ class Roof:
     """Upper limits of a device: bytes a second, and operations a second."""
 
     bandwidth: float
-    peak: float
+    ceilings: tuple[float, ...]
+    """Operations a second of each element type."""
     name: str
+
+    @property
+    def peak(self) -> float:
+        """Return the most operations a second."""
+        return max(self.ceilings)
 
     def at(self, intensity: float) -> float:
         """Return the most operations a second at so many of them for each byte."""
@@ -888,8 +890,11 @@ class Scatter:
     def _draw_roof(self, canvas: Canvas) -> None:
         if self.roof is not None:
             xs = np.linspace(self.left, self.right, canvas.dots[0] * 2)
-            ys = np.minimum(math.log10(self.roof.peak), xs + math.log10(self.roof.bandwidth))
-            _set(canvas, *self._places(xs, ys, *canvas.dots))
+            slope = xs + math.log10(self.roof.bandwidth)
+            for ceiling in map(math.log10, self.roof.ceilings):
+                # Lower ceilings are drawn right of the slope alone, up to which all share it.
+                seen = (slope >= ceiling) | (ceiling == math.log10(self.roof.peak))
+                _set(canvas, *self._places(xs[seen], np.minimum(ceiling, slope)[seen], *canvas.dots))
 
     def _cell(self, selected: int | None, across: int, up: int) -> tuple[int, int] | None:
         """Return where the selected point is: its column, and its row counted from the bottom."""

@@ -555,14 +555,7 @@ class CompareScreen(ModelScreen):
     ACTIONS: ClassVar[tuple[Action, ...]] = (
         *BothPane.ACTIONS,
         Action("compare", "other", ("o",), "Other", "Choose another model or a recording to compare with.", footer=True),
-        Action(
-            "compare",
-            "view(1)",
-            ("v",),
-            "Next table",
-            "Show the next table: modules, weights, what is not matched.",
-            footer=True,
-        ),
+        Action("compare", "view(1)", ("v",), "Next table", "Show the next table: modules, weights, what is not matched.", footer=True),
         Action("compare", "view(-1)", ("V",), "Table before", "Show the table before."),
         Action("compare", "everything", ("f",), "Equal too", "List nodes that are equal too, or only those that differ."),
         Action(

@@ -79,7 +79,8 @@ def timings_of(times: Bounds) -> Timings:
     flops: Floats = np.array([float(node.flops * node.runs) for node in nodes], dtype=np.float64)
     work: dict[str, float] = {}
     for node, amount in zip(nodes, flops.tolist(), strict=True):
-        work[node.dtype] = work.get(node.dtype, 0.0) + amount
+        if amount:
+            work[node.dtype] = work.get(node.dtype, 0.0) + amount
     return Timings(
         times.device,
         times.seconds,
@@ -334,6 +335,8 @@ def _layers(times: NodeTimes) -> tuple[list[str], Ints]:
 # The state of the cost screen: least times by node, operator kind or module, and the roofline plot.
 
 _PASS = "roofline{top=0}"
+_MOST_CEILINGS = 3
+"""Element types whose rates are drawn; a model that computes in more has their names in the report."""
 """Pass that computes the answer."""
 _SECONDS = 5
 """The column of times."""
@@ -543,7 +546,7 @@ def _view(times: NodeTimes, by: By, symbols: Symbols) -> View:
     drawn = ~np.isnan(intensity) & (groups.seconds > 0) & ~groups.is_unknown
     points = np.full(len(groups), -1, dtype=np.int64)
     points[drawn] = np.arange(int(drawn.sum()))
-    scatter = Scatter(intensity[drawn], groups.flops[drawn] / groups.seconds[drawn], _roof(times.device, times.dtypes))
+    scatter = Scatter(intensity[drawn], groups.flops[drawn] / groups.seconds[drawn], _roof(times))
     return View(groups, table, scatter, points)
 
 
@@ -584,19 +587,15 @@ def _groups_model(groups: Groups, by: By, total: float, symbols: Symbols) -> Tab
     return TableModel(columns, len(groups), symbols, empty="There is no node to time.")
 
 
-def _roof(device: DeviceProfile, dtypes: Sequence[str]) -> Roof | None:
-    """Return the roof for the element type that does most of the arithmetic."""
-    bandwidth = _high(device.bandwidth)
-    for dtype in dtypes:
-        for rates in (device.matrix, device.vector):
-            peak = _high(rates.get(dtype))
-            if peak and bandwidth:
-                return Roof(
-                    bandwidth,
-                    peak,
-                    f"{dtype} {humanise(float(peak), Kind.FLOPS_PER_SECOND)}, {humanise(float(bandwidth), Kind.BYTES_PER_SECOND)}",
-                )
-    return None
+def _roof(times: NodeTimes) -> Roof | None:
+    """Return the roof with a ceiling for each element type that arithmetic is done in, those that most is done in first."""
+    bandwidth, device = _high(times.device.bandwidth), times.device
+    ceilings = {dtype: peak for dtype in times.dtypes if (peak := _high(device.matrix.get(dtype)) or _high(device.vector.get(dtype)))}
+    if not ceilings or not bandwidth:
+        return None
+    shown = dict([*ceilings.items()][:_MOST_CEILINGS])
+    texts = [f"{dtype} {humanise(peak, Kind.FLOPS_PER_SECOND)}" for dtype, peak in shown.items()]
+    return Roof(bandwidth, tuple(shown.values()), ", ".join([*texts, humanise(bandwidth, Kind.BYTES_PER_SECOND)]))
 
 
 def _high(figure: object) -> float | None:

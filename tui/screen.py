@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -65,7 +64,6 @@ from irscope.tui.widgets.paint import Helped, Keys, Painted, Prompt, question_li
 _FILTER, _SIZES, _GO_TO = "filter", "sizes", "go_to"
 _AS_IT_RAN = "Memory is shown as it ran; lifetimes are those of the run."
 _NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "stop", "commands"})
-_JUMP_KEYS = "asdfghjklqwertyuiop"
 _FORMS = (
     ("t", "txt", "text: the screen as it stands"),
     ("s", "svg", "SVG: a picture of the screen"),
@@ -286,20 +284,6 @@ class ModelScreen(Helped):
         else:
             self.session.open_place(place)
 
-    def action_bookmark(self) -> None:
-        if self.browse.is_empty:
-            return
-        is_there = self.session.bookmarks.toggle(self.browse.selected)
-        self.say(f"Bookmark {'on' if is_there else 'taken from'} {self.browse.row_text(self.browse.selected)}.")
-        self.show()
-
-    def action_bookmarks(self) -> None:
-        rows = self.session.bookmarks.rows()
-        if not rows:
-            self.say("There are no bookmarks; b puts one on the selected node.")
-            return
-        self.choose("Bookmarks", rows, self.browse.row_text, self.open_node)
-
     # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_back(self) -> None:
@@ -358,20 +342,6 @@ class ModelScreen(Helped):
         except UsageError as error:
             self.say(str(error))
 
-    def action_save(self) -> None:
-        # After the key has been handled, so that the picture is of the screen as it stands.
-        self.call_after_refresh(self._save)
-
-    def _save(self) -> None:
-        table = self.table()
-        texts = {"svg": self.app.export_screenshot(title="irscope")}
-        if table is not None:
-            texts["csv"] = table_text(table, "csv")
-        try:
-            self.say(f"Written to {' and '.join(str(path) for path in write_together(f'{self._stem}-{self.NAME}', texts))}")
-        except UsageError as error:
-            self.say(str(error))
-
     @property
     def _stem(self) -> str:
         return self.session.program.path.replace("\\", "/").rpartition("/")[2] or "model"
@@ -391,25 +361,6 @@ class ModelScreen(Helped):
                 request.fail(Cancelled("stopped on request", hint="ctrl-r reads the file again and starts over"))
             self.say("Stopped. What is not there yet stays unknown; ctrl-r starts over.")
             self.show_all()
-
-    def stops(self) -> list[Widget]:
-        """Return the widgets that can have the focus, in order."""
-        return [widget for widget in self.focus_chain if widget.display]
-
-    def action_jump_mode(self) -> None:
-        stops = self.stops()
-        lines = keyed(zip(_JUMP_KEYS, map(self._pane_title, stops), strict=False))
-
-        def go(index: int | None) -> None:
-            # The one that was listed: others may have come and gone since.
-            if index is not None and stops[index].is_attached:
-                stops[index].focus()
-
-        self.app.push_screen(TextDialog("Go to", lines, keys=_JUMP_KEYS[: len(stops)]), go)
-
-    def _pane_title(self, widget: Widget) -> str:
-        titles = {**self.PANES, "detail": "Details"}
-        return titles.get(widget.id or "", widget.id or type(widget).__name__)
 
     def action_next_pane(self) -> None:
         self.focus_next()
@@ -495,29 +446,20 @@ def table_text(table: Table, form: str) -> str:
     return json.dumps(table_json(table), indent=2, ensure_ascii=False) + "\n"
 
 
-def write_new(stem: str, suffix: str, text: str, folder: Path | None = None) -> Path:
+def write_new(stem: str, suffix: str, text: str) -> Path:
     """Write a text into a new file of the current folder; a number keeps what is there already."""
-    return write_together(stem, {suffix: text}, folder)[0]
-
-
-def write_together(stem: str, texts: Mapping[str, str], folder: Path | None = None) -> list[Path]:
-    """Write texts by their suffix into new files of one name; a number keeps what is there already."""
-    folder = folder or Path()
     clean = "".join(character if character.isalnum() or character in "-_." else "-" for character in stem).strip(".-") or "irscope"
     for number in range(1, 1000):
-        paths = [folder / f"{clean}{'' if number == 1 else f'-{number}'}.{suffix}" for suffix in texts]
-        if any(os.path.lexists(path) for path in paths):
-            continue
+        path = Path(f"{clean}{'' if number == 1 else f'-{number}'}.{suffix}")
         try:
-            for path, text in zip(paths, texts.values(), strict=True):
-                create_text(path, text)
+            create_text(path, text)
         except FileExistsError:
             continue
         except OSError as error:
             raise UsageError(
                 f"cannot write {path}: {error.strerror or error}", hint="start irscope in a folder you may write to"
             ) from error
-        return paths
+        return path
     raise UsageError(f"there are too many files called {clean}", hint="remove some of them")
 
 

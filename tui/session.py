@@ -174,7 +174,7 @@ def look_again() -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# The navigation history, and bookmarks.
+# The navigation history.
 
 _MOST = 200
 
@@ -225,28 +225,6 @@ class History:
         return self.place
 
 
-class Bookmarks:
-    """Rows to come back to, in the order of the model."""
-
-    def __init__(self) -> None:
-        self._rows: set[int] = set()
-
-    def toggle(self, row: int) -> bool:
-        """Put a bookmark on a row or take it away; True when it is there now."""
-        self._rows ^= {row}
-        return row in self._rows
-
-    def __contains__(self, row: int) -> bool:
-        return row in self._rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def rows(self) -> list[int]:
-        """Return the rows with a bookmark, in order."""
-        return sorted(self._rows)
-
-
 # ----------------------------------------------------------------------------------------------------
 # The session.
 
@@ -287,7 +265,6 @@ class Session:
         self.browse.rebound = self._rebound
         self.queue = Queue(self.manager.cancelled)
         self.history = History(Place(FIRST_SCREEN, 0))
-        self.bookmarks = Bookmarks()
         self.report_columns: list[BrowseColumn] = []
         """Columns of reports that were put into the tree."""
         self.column = COLUMNS[0]

@@ -173,7 +173,7 @@ points = st.lists(st.tuples(st.floats(1e-3, 1e6), st.floats(1e3, 1e16)), max_siz
 
 @given(points, st.integers(30, 120), st.integers(6, 40), st.sampled_from([UNICODE, ASCII]))
 def test_scatters_fit_and_show_every_point(found: list[tuple[float, float]], width: int, height: int, symbols: Symbols) -> None:
-    made = Scatter([x for x, _ in found], [y for _, y in found], Roof(1e12, 1e14, "a roof"))
+    made = Scatter([x for x, _ in found], [y for _, y in found], Roof(1e12, (1e13, 1e14), "a roof"))
     lines = made.lines(width, height, 0 if found else None, symbols)
     assert len(lines) == height
     assert all(display_width(text_of(line)) <= width for line in lines)
@@ -183,7 +183,7 @@ def test_scatters_fit_and_show_every_point(found: list[tuple[float, float]], wid
 
 
 def test_the_roof_bends_at_the_ridge() -> None:
-    roof = Roof(1e12, 1e14, "a roof")
+    roof = Roof(1e12, (1e13, 1e14), "a roof")
     assert roof.at(1) == 1e12
     assert roof.at(100) == 1e14
     assert roof.at(1000) == 1e14

@@ -65,6 +65,9 @@ def test_a_pipeline_runs_and_says_what_each_step_did() -> None:
     assert outcome.diff.removed == 1
     assert "nn.gelu" in driver.text()
     assert "1 -> 0 (-1)" in driver.text()
+    assert "8 FLOPs total flops" in driver.pipeline.table.text(1)  # a line for each analysis: two relu of four elements
+    driver.pipeline.select(1)
+    assert "total flops" in driver.text()  # and all of it below
 
 
 def test_the_model_on_the_screen_stays_as_it_is() -> None:
@@ -106,6 +109,7 @@ def test_running_again_from_a_step_leaves_those_before_it() -> None:
     driver.run()
     driver.ran.clear()
     driver.pipeline.rerun_from(1)
+    driver.runner.put_away()  # as after the last step of a large model: the copy is made again
     assert driver.states == ["done", "waiting", "waiting"]
     driver.run()
     assert driver.ran == ["dce", "flops"]

@@ -155,8 +155,7 @@ def test_help_copy_and_export_everywhere(key: str, tmp_path: Path, monkeypatch: 
         command = app.clipboard
         await press(app, pilot, "e", "t")
         name = shown(app)
-        await press(app, pilot, "S")
-        assert (tmp_path / f"two.irs-{name}.csv").exists() is (app.model_screen is not None and app.model_screen.table() is not None)
+        await press(app, pilot, "e", "s")
         # Another device is in what is copied.
         await press(app, pilot, "D", *"a10", "enter", "y", "escape")
         assert app.session.context.device == "a10"
@@ -223,20 +222,6 @@ async def test_going_to_what_is_not_there_is_said(app: IrscopeApp, pilot: Pilot[
     await press(app, pilot, "escape")
     assert app.focused is not None
     assert app.focused.id == "tree"
-
-
-@pytest.mark.slow
-@driven(TWO_LAYERS)
-async def test_bookmarks(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    await press(app, pilot, "B", "g", *"back", "enter", "b", "home", "B", "1")
-    assert app.browse.outline.items[app.browse.selected].name == "back"
-
-
-@driven(TWO_LAYERS)
-async def test_jump_mode_goes_to_a_pane_by_its_letter(app: IrscopeApp, pilot: Pilot[None]) -> None:
-    await press(app, pilot, "ctrl+o", "d")
-    assert app.focused is not None
-    assert app.focused.id == "timeline"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What screens share: history, bookmarks, questions, going to a name."""
+"""What screens share: history, questions, going to a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from irscope.passkit.settings import Settings
 from irscope.session import open_model
 from irscope.tui.app import IrscopeApp
 from irscope.tui.command import Source, run_command
-from irscope.tui.session import LATER, NOW, SOON, Bookmarks, History, Place, Queue, Request, Session
+from irscope.tui.session import LATER, NOW, SOON, History, Place, Queue, Request, Session
 from irscope.tui.text import UNICODE
 from tests.tui.driving import drive, press, screen_text
 from tests.tui.models import NESTED, SYMBOLIC, TWO_LAYERS, model
@@ -59,16 +59,6 @@ def test_back_undoes_jumps(rows: list[int]) -> None:
             expected.append(row)
     for row in reversed(expected[-200:-1]):
         assert history.back() == place(row)
-
-
-def test_bookmarks_are_in_order() -> None:
-    marks = Bookmarks()
-    assert marks.toggle(5)
-    assert marks.toggle(2)
-    assert marks.rows() == [2, 5]
-    assert not marks.toggle(5)
-    assert 5 not in marks
-    assert len(marks) == 1
 
 
 def request(key: str, urgency: int = SOON) -> Request:

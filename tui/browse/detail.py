@@ -154,11 +154,7 @@ class _NodeDetail:
             yield (Span("    written in place as ", "faint"), Span(", ".join(writers[:_MOST_SHARED]), "name"))
 
     def typed(self, value: Value, to: int | None = None) -> Line:
-        return (
-            Span("  "),
-            Span(label(value, self.results, self.symbols), "name", to),
-            Span(f"  {self.symbols.clean(value.type.text)}"),
-        )
+        return (Span("  "), Span(label(value, self.results, self.symbols), "name", to), Span(f"  {self.symbols.clean(value.type.text)}"))
 
     def users(self, value: Value) -> Iterator[Span]:
         """Yield the readers of a value: operators with the names of their results, which lead there."""

@@ -237,11 +237,7 @@ class _Builder:
         places = np.array([*rows, _NONE], dtype=np.int32)
         items = self.items
         return Outline(
-            [items[number] for number in order],
-            places[held],
-            np.array(depths, dtype=np.int32),
-            np.array(ends, dtype=np.int32),
-            nodes,
+            [items[number] for number in order], places[held], np.array(depths, dtype=np.int32), np.array(ends, dtype=np.int32), nodes
         )
 
 

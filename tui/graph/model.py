@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -19,7 +19,10 @@ from irscope.tui.text import Line, Span, cut_line, filled
 
 MOST_NEAR: Final = 120
 """Nodes around one; what is read in hundreds of places has a card that lists them."""
+_LEAST_HOPS: Final = 2
 MOST_HOPS: Final = 6
+_MOST_FILLING: Final = 24
+"""Edges that are looked along in a chain to fill a tall pane."""
 MOST_VISIBLE: Final = 3_000
 """Boxes of a drawing; nobody follows more, and each takes some tenths of a millisecond."""
 MOST_KEPT: Final = 20_000
@@ -72,7 +75,9 @@ class GraphModel:
         self.browse = browse
         self.symbols = browse.symbols
         self.is_whole = False
-        self.hops = 2
+        self.hops = _LEAST_HOPS
+        self._fills = True
+        """Whether hops are as many as fill the pane, until the user chooses their number."""
         self.near: Drawn | None = None
         self.whole: Drawn | None = None
         self._put_away: tuple[set[int], int] | None = None
@@ -113,12 +118,24 @@ class GraphModel:
             return
         start = self._nodes_at(self._row if self._row >= 0 else self.browse.selected)
         graph = self.browse.program.graph
+        if self._fills:
+            self.hops = self._filling_hops(start)
         kept = nodes_near(start, self.hops, graph, MOST_NEAR)
         self._left_out = int(len(kept) >= MOST_NEAR)
         row_of = self.browse.outline.row_of
         tree = BoxTree.of(self.browse.program, kept, order=row_of.__getitem__, is_single=self._is_single)
         self.near = Drawn(tree, [box.number for box in tree.boxes if box.is_group])
         self._reveal(self.near, start)
+
+    def _filling_hops(self, start: Sequence[Node]) -> int:
+        """Return the edges to look along so that three quarters of the rows are filled: in a chain a node and its edge take two."""
+        wanted, before = 3 * self._size[1] // 8, 0
+        for hops in range(_LEAST_HOPS, _MOST_FILLING + 1):
+            count = len(nodes_near(start, hops, self.browse.program.graph, MOST_NEAR))
+            if count >= wanted or count == before:
+                return hops
+            before = count
+        return _MOST_FILLING
 
     def revisit(self) -> None:
         """Show the selected row in the other kind of drawing."""
@@ -305,8 +322,8 @@ class GraphModel:
         """Open one level of modules more everywhere, or one less; around a node: look one edge further."""
         drawn = self.drawn
         if not self.is_whole:
-            self.hops = min(max(self.hops + by, 1), MOST_HOPS)
-            self.near = None
+            self.hops = min(max(self.hops + by, 1), max(self.hops, MOST_HOPS))
+            self._fills, self.near = False, None
             self.show_near()
             return ""
         if drawn is None:
@@ -374,11 +391,18 @@ class GraphModel:
         if canvas is not None and canvas.height <= height:
             self.top = 0
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        """Return the drawing, in exactly so many lines."""
+    def resize(self, width: int, height: int) -> None:
+        """Take the size of the pane, which the drawing fills."""
         if self._size != (width, height):
             self._size = (width, height)
+            if self._fills and not self.is_whole:
+                self.near = None
+                self.show_near()
             self.centre()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Return the drawing, in exactly so many lines."""
+        self.resize(width, height)
         drawn = self.drawn
         if self.is_empty:
             return self._said("There is no graph: the file has weights alone, or no nodes.", width, height)
@@ -440,7 +464,7 @@ class GraphModel:
         if box.node is not None:
             name = cut_name(clean(within_module(box)), _LONGEST, self.symbols.glyphs.ellipsis)
             inside = f" {self.symbols.collapsed}" if box.is_group else ""
-            return f"[{clean(box.detail)} {name}{inside}]"
+            return f"[{clean(box.detail)}{f' {name}' if name != clean(box.detail) else ''}{inside}]"
         return f"[{self.symbols.collapsed} {self._frame(box)}{self.symbols.glyphs.separator}{box.leaves:,} nodes]"
 
     def _frame(self, box: Box) -> str:

@@ -31,13 +31,7 @@ class GraphPane(Drawn, can_focus=True):
     """The pane around it is what fills the screen, with the lines to type into."""
     PANE: ClassVar[str] = "graph-pane"
     ACTIONS: ClassVar[tuple[Action, ...]] = (
-        Action(
-            "graph-pane",
-            "walk(0, -1)",
-            ("up", "k"),
-            "Producer",
-            "Go to what makes an input of the selected box: the nearest one.",
-        ),
+        Action("graph-pane", "walk(0, -1)", ("up", "k"), "Producer", "Go to what makes an input of the selected box: the nearest one."),
         Action("graph-pane", "walk(0, 1)", ("down", "j"), "Consumer", "Go to what reads a result of the selected box."),
         Action("graph-pane", "walk(-1, 0)", ("left", "h"), "Left", "Go to the next box at the left."),
         Action("graph-pane", "walk(1, 0)", ("right", "l"), "Right", "Go to the next box at the right."),
@@ -103,6 +97,10 @@ class GraphPane(Drawn, can_focus=True):
     def action_centre(self) -> None:
         self.model.centre()
         self.redraw()
+
+    def on_resize(self) -> None:
+        self.model.resize(*self.size)
+        self.owner.show_progress()
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)

@@ -12,8 +12,12 @@ from irscope.passkit.base import Pass, Transform
 from irscope.passkit.options import build, describe, option_types, to_text
 from irscope.passkit.pipeline import parse_pipeline, pipeline_text
 from irscope.passkit.registry import PassRegistry
+from irscope.report.celltext import CellWriter
+from irscope.report.options import RenderOptions
 from irscope.report.table import Table
+from irscope.report.text import summary_lines
 from irscope.report.units import Kind, humanise
+from irscope.report.values import bare
 from irscope.tui.command import Source, run_command
 from irscope.tui.passes.running import Outcome
 from irscope.tui.rows import TableColumn, TableModel
@@ -361,7 +365,7 @@ class Pipeline:
             TableColumn("", 1, lambda row: _SIGNS[steps[row].state], role="mark"),
             TableColumn("pass", 14, lambda row: clean(steps[row].subject.text), grows=True, role="operator"),
             TableColumn("time", 9, lambda row: self._time(steps[row]), right=True, rank=2),
-            TableColumn("result", 14, lambda row: self._note(steps[row]), rank=1),
+            TableColumn("result", 30, lambda row: self._note(steps[row]), rank=1, least=14),
         )
         return TableModel(columns, len(steps), self.symbols, empty="The pipeline is empty; a adds a pass.")
 
@@ -369,13 +373,14 @@ class Pipeline:
     def _time(step: Step) -> str:
         return "" if step.outcome is None else seconds(step.outcome.seconds)
 
-    @staticmethod
-    def _note(step: Step) -> str:
-        outcome = step.outcome
+    def _note(self, step: Step) -> str:
+        outcome, clean = step.outcome, self.symbols.clean
         if outcome is None:
             return "" if step.state == "waiting" else MEANINGS[step.state]
         again = sum(one.again for one in outcome.computed)
-        change = "no change" if outcome.changed is False else "" if outcome.diff is None else outcome.diff.summary
+        if outcome.changed is None:
+            return clean(_answer(outcome))
+        change = "no change" if outcome.diff is None else outcome.diff.summary
         return ", ".join(part for part in (change, f"{again:,} again" if again else "") if part)
 
     def redraw(self) -> None:
@@ -414,9 +419,8 @@ class Pipeline:
         if not outcome.computed:
             lines.append((Span("  nothing: the result was there already", "faint"),))
         if outcome.changed is None:
-            lines += [(), (Span("Press 7 to read its report.", "faint"),)]
             return lines
-        facts = [(entry.key, entry.cell) for entry in outcome.report.entries() if entry.key != "changed"]
+        facts = [(entry.key, entry.cell) for entry in outcome.facts if entry.key != "changed"]
         lines += [(Span(f"  {clean(key)}", "name"), Span(f"  {clean(str(cell))}")) for key, cell in facts]
         if outcome.diff is not None:
             lines += [(), (Span("operators that became more or fewer", "heading"),)]
@@ -424,8 +428,10 @@ class Pipeline:
         return lines
 
     def diff_lines(self) -> list[Line]:
-        """Return the change of the selected step as text, or why there is none."""
+        """Return the change of the selected step as text, or why there is none; of an analysis, what it found."""
         step = self.step
+        if step is not None and step.outcome is not None and step.outcome.changed is None:
+            return self._answer_lines(step.outcome)
         if step is None or not isinstance(step.subject, Transform):
             return [(Span("An analysis changes nothing; select a transform to see the graph before and after.", "faint"),)]
         if step.outcome is None:
@@ -435,14 +441,30 @@ class Pipeline:
             return [(Span("The graph is the same before and after.", "faint"),)]
         return step.outcome.diff.rows(self.symbols)
 
+    def _answer_lines(self, outcome: Outcome) -> list[Line]:
+        options = RenderOptions(encoding=self.symbols.encoding)
+        headline: list[Line] = [(Span(self.symbols.clean(text), "heading"),) for text in outcome.headline]
+        return [*headline, *((Span(line),) for line in summary_lines(outcome.facts, CellWriter(options), options))]
+
     def diff_title(self) -> str:
         """Return the title of the change."""
         outcome = None if self.step is None else self.step.outcome
+        if outcome is not None and outcome.changed is None:
+            return f"Result{self.symbols.glyphs.separator}7 has its whole report"
         title = "Graph before (-) and after (+)"
         if outcome is None or outcome.diff is None:
             return title
         diff = outcome.diff
         return f"{title}{self.symbols.glyphs.separator}{diff.removed:,} gone, {diff.added:,} new, {diff.changed:,} altered"
+
+
+def _answer(outcome: Outcome) -> str:
+    """Return the first that an analysis found: an amount before a count."""
+    if outcome.headline:
+        return outcome.headline[0]
+    known = [one for one in outcome.facts if one.kind.is_number and bare(one.cell) is not None]
+    first = next((one for one in known if one.kind not in (Kind.COUNT, Kind.INDEX)), known[0] if known else None)
+    return "" if first is None else f"{CellWriter(RenderOptions()).write(first.cell, first.kind)} {first.path[-1].replace('_', ' ')}"
 
 
 def seconds(value: float) -> str:

@@ -18,13 +18,16 @@ from irscope.ir.spelling import payload_text
 from irscope.passkit.base import Pass, Transform
 from irscope.passkit.instruments import Instrument, PassEvent
 from irscope.passkit.manager import Manager
-from irscope.report.report import Report
+from irscope.report.table import Entry as Fact
+from irscope.tui.session import look_again
 from irscope.tui.text import Line, Role, Span, Symbols
 
 # ----------------------------------------------------------------------------------------------------
 # The diff of a program before and after a transform, by identity of nodes instead of text.
 
 Sign: TypeAlias = Literal[" ", "-", "+"]
+_LARGE = 20_000
+"""Nodes of a program whose copy, with what passes keep of it, is made again rather than kept once all steps have run."""
 _CONTEXT = 2
 _MOST_LINES = 4000
 _MOST_INDENT = 20
@@ -233,7 +236,9 @@ class Outcome:
 
     seconds: float
     computed: Sequence[Computed]
-    report: Report
+    facts: Sequence[Fact]
+    """The summary of its report, whose tables hold nodes of the copy."""
+    headline: Sequence[str]
     changed: bool | None = None
     """True where the graph was changed; None for an analysis."""
     diff: Diff | None = None
@@ -319,7 +324,18 @@ class Runner:
             text = print_program(copy.program)
         self._copy, self._done = copy, (*done, subject)
         self._states[self._done] = _State(text, frozenset(self._recorder.seen))
-        return Outcome(spent, computed, result.report(), bool(result.value) if before is not None else None, diff)
+        report = result.report()
+        return Outcome(spent, computed, report.entries(), report.headline, bool(result.value) if before is not None else None, diff)
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether there is a copy that takes much memory."""
+        return self._copy is not None and len(self._copy.program.graph) > _LARGE
+
+    def put_away(self) -> None:
+        """Drop the copy once all steps have run: it is read again from its text where a step is run again."""
+        self._copy = None
+        look_again()
 
     def _go_to(self, done: tuple[Pass, ...]) -> None:
         """Bring back the state after these steps; only what lies on the way to it is kept."""

@@ -180,6 +180,8 @@ class PassesScreen(ModelScreen):
     def _run_next(self) -> None:
         at = self.pipeline.next_to_run()
         if at is None:
+            if self.runner.is_large:
+                self.session.ask("passes.done", self.runner.put_away, lambda _: None, lambda error: None)
             return
         done = self.pipeline.done_before(at)
         step, run = self.pipeline.start(at)
