@@ -311,6 +311,12 @@ def _silence(stream: TextIO) -> None:
     os.close(nowhere)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder that is not there yet, and those above it. Raises OutputError."""
+    with as_output_error(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
 @contextmanager
 def as_output_error(path: Path) -> Iterator[None]:
     """Return the system's error about a file that cannot be written, as an OutputError."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from irscope.errors import IrscopeError, OutputError
-from irscope.files import config_folder, is_recording, write_text
+from irscope.files import config_folder, is_recording, make_folder, write_text
 from irscope.immutable import immutable
 from irscope.report.celltext import signed
 from irscope.report.figures import FIELD_KINDS
@@ -202,7 +202,7 @@ def note_opened(path: Path, file: Path | None = None) -> None:
         return
     paths = [full, *(path for path in read_recent(file) if path != full)][:_MOST_RECENT]
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         write_text(file, [json.dumps([str(path) for path in paths], indent=1), "\n"])
     except (OSError, UnicodeError, OutputError):
         return

@@ -8,7 +8,7 @@ from shutil import get_terminal_size
 from time import perf_counter
 from typing import Literal, TextIO
 
-from irscope.files import as_output_error, write_text
+from irscope.files import make_folder, write_text
 from irscope.immutable import immutable, mutable
 from irscope.ir.printer import print_program
 from irscope.ir.program import Program
@@ -123,8 +123,7 @@ class DumpOnChange(Instrument):
             self._write(event.subject.name, event)
 
     def _write(self, name: str, event: PassEvent) -> None:
-        with as_output_error(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         write_text(self.folder / f"{self.written:03}_{name}.irs", [print_program(event.program)])
         self.written += 1
 

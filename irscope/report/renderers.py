@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Protocol, cast
 
 from irscope.errors import UsageError
-from irscope.files import as_output_error, write_stream, write_text
+from irscope.files import make_folder, write_stream, write_text
 from irscope.plugins import Plugin, plugins_by_name
 from irscope.report.jsonout import json_lines
 from irscope.report.options import RenderOptions
@@ -102,8 +102,7 @@ def write_document(document: Document, format_name: str, output: str | None, opt
 
 def write_folder(folder: Path, files: Iterable[tuple[str, Iterable[str]]]) -> None:
     """Write named files into a folder, which is made if it is not there. Other files in it are left alone."""
-    with as_output_error(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name, chunks in files:
         write_text(folder / name, chunks)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from irscope.devices import DeviceProfile, find_device
 from irscope.devices.catalogue import DEFAULT_DEVICE, DEFAULT_PROCESSOR, parted, with_memory
 from irscope.errors import UsageError
-from irscope.files import config_folder, write_text
+from irscope.files import as_output_error, config_folder, make_folder, write_text
 from irscope.immutable import immutable
 from irscope.ir.program import Program, Runtime
 from irscope.jsoncodec import Misfit, loads
@@ -82,10 +82,11 @@ def set_config(key: str, value: str) -> None:
         settings[key] = value
     path = config_file()
     if settings:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_text(path, [json.dumps(settings, indent=2, sort_keys=True) + "\n"])
     else:
-        path.unlink(missing_ok=True)
+        with as_output_error(path):
+            path.unlink(missing_ok=True)
 
 
 def check_key(key: str) -> None:

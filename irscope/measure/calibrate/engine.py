@@ -13,7 +13,7 @@ import numpy as np
 
 from irscope.devices.catalogue import calibration_file
 from irscope.devices.profile import KERNELS, DeviceProfile, parse_profile
-from irscope.files import as_output_error, write_text
+from irscope.files import make_folder, write_text
 from irscope.immutable import immutable
 from irscope.measure.machine import memory_bytes, processor_name
 
@@ -319,8 +319,7 @@ def save(record: Mapping[str, object], path: Path | None = None) -> tuple[Path, 
     target = path or calibration_file(str(record["name"]))
     text = json.dumps(record, indent=2) + "\n"
     profile = parse_profile(text, str(target))
-    with as_output_error(target.parent):
-        target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     write_text(target, [text])
     return target, profile
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from irscope._version import __version__
 from irscope.errors import LoadError, OutputError, UsageError
-from irscope.files import as_output_error, staged, write_text
+from irscope.files import as_output_error, make_folder, staged, write_text
 from irscope.immutable import immutable
 from irscope.report.figures import FIGURES
 from irscope.report.printable import well_formed
@@ -76,7 +76,7 @@ class Dataset:
         if not writable:
             return
         with self._writing():
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self._take_lock()
             self._index = sqlite3.connect(folder / "index.sqlite", isolation_level=None)
             self._index.executescript(
