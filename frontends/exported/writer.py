@@ -29,7 +29,7 @@ from irscope.frontends.torch_lowering.lowering import AtenCall
 from irscope.frontends.torch_lowering.signatures import Signature, complete, overloads
 from irscope.frontends.torch_lowering.table import TEMPLATES, lower
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import WEIGHT_ROLES, Node, Role, Value
+from irscope.ir.graph import WEIGHT_ROLES, Names, Node, Role, Value
 from irscope.ir.program import FileNode
 from irscope.ir.types import TensorType
 from irscope.weights.source import WeightFiles
@@ -128,6 +128,7 @@ class _Plan:
                 self.name_of.setdefault(value, name)
         self.taken = {name for node in self.nodes for name in (*names_in(node["inputs"]), *names_in(node["outputs"]))}
         self.taken.update(self.module["graph"]["tensor_values"])
+        self.new_names = Names("_")
         self.metas: dict[str, Json] = dict(self.module["graph"]["tensor_values"])
         self.items: list[_Item] = []
         self.new_weights: list[Value] = []
@@ -274,13 +275,7 @@ class _Plan:
     # -- names -------------------------------------------------------------------------------------------------
 
     def _fresh(self, stem: str) -> str:
-        stem = _NOT_IN_NAMES.sub("_", stem) or "value"
-        name, number = stem, 0
-        while name in self.taken:
-            number += 1
-            name = f"{stem}_{number}"
-        self.taken.add(name)
-        return name
+        return self.new_names.unique(_NOT_IN_NAMES.sub("_", stem) or "value", self.taken)
 
     def _name(self, value: Value) -> str:
         if value not in self.name_of:

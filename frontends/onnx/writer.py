@@ -31,7 +31,7 @@ from irscope.frontends.rewriting import PIECE, Check, Original, copy_values, in_
 from irscope.frontends.templates import Attribute, Template, parse_template
 from irscope.immutable import immutable
 from irscope.ir.dtypes import DType
-from irscope.ir.graph import WEIGHT_ROLES, Attr, Graph, Node, Value
+from irscope.ir.graph import WEIGHT_ROLES, Attr, Graph, Names, Node, Value
 from irscope.ir.places import FileRegion
 from irscope.ir.program import FileNode
 from irscope.ir.types import TensorType
@@ -314,6 +314,7 @@ class _Plan:
             if value is not None:
                 self.name_of.setdefault(value, name)
         self.taken = _all_names(file.proto.graph)
+        self.new_names = Names("_")
         self.items: list[_Item] = []
         self.weight_names: dict[Value, str] = {}
         self.wanted: set[str] = set()
@@ -399,17 +400,9 @@ class _Plan:
         for value in new:
             if value not in self.name_of:
                 stem = value.name or (value.node.op.rpartition(".")[2] if value.node is not None else "value")
-                self.name_of[value] = stem if stem in free - used - ends else self._fresh(stem)
+                self.name_of[value] = stem if stem in free - used - ends else self.new_names.unique(stem, self.taken)
                 used.add(self.name_of[value])
         self.free = free - used - ends
-
-    def _fresh(self, stem: str) -> str:
-        name, number = stem, 0
-        while name in self.taken:
-            number += 1
-            name = f"{stem}_{number}"
-        self.taken.add(name)
-        return name
 
     def _name(self, value: Value | None) -> str:
         """Return what a value is called in the file; a weight that a pass made is declared with that."""
@@ -424,7 +417,7 @@ class _Plan:
                 if stem in self.free:
                     self.free.discard(stem)
                 elif not replaces or stem in self.weight_names.values():
-                    stem = self._fresh(stem)
+                    stem = self.new_names.unique(stem, self.taken)
                 self.name_of[value] = self.weight_names[value] = stem
             return self.weight_names[value]
         if value not in self.name_of:

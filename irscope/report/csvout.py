@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Final
 
 from irscope.immutable import immutable
+from irscope.ir.graph import Names
 from irscope.report.options import RenderOptions
 from irscope.report.printable import escaped, printable
 from irscope.report.report import Document, Report
@@ -59,10 +60,10 @@ def render(document: Document, options: RenderOptions) -> Iterator[str]:
 
 def render_files(document: Document, options: RenderOptions) -> Iterator[tuple[str, Iterator[str]]]:
     """File names with their content, one file for each table, series and summary."""
-    taken: set[str] = set()
+    names = Names("-", 2)
     for report in _reports(document):
         for section in (*_summary(report), *_sections(report)):
-            yield _file_name(section, taken), csv_lines(section.table)
+            yield f"{names.unique(_file_stem(section))}.csv", csv_lines(section.table)
 
 
 def csv_lines(table: Table) -> Iterator[str]:
@@ -139,13 +140,7 @@ def _summary(report: Report) -> Iterator[Section]:
         yield Section(report.pass_name, Table.of(rows, [Column("key"), Column("value", Kind.NUMBER), Column("kind")], "summary"))
 
 
-def _file_name(section: Section, taken: set[str]) -> str:
-    """Return a name that every file system takes, and that no other table of the document has."""
+def _file_stem(section: Section) -> str:
+    """Return a name that every file system takes."""
     words = re.sub(r"[^a-z0-9._]+", "-", f"{section.pass_name}-{section.table.title or 'table'}".lower())
-    stem = words.strip("-.")[:_LONGEST_NAME] or "table"
-    name, number = stem, 1
-    while name in taken:
-        number += 1
-        name = f"{stem}-{number}"
-    taken.add(name)
-    return f"{name}.csv"
+    return words.strip("-.")[:_LONGEST_NAME] or "table"
