@@ -1,6 +1,7 @@
 # make demo       analyse the sample models, simulate the sample jobs and print the tables
 # make test       the tests that are quick enough for every change
 # make test-slow  the tests of whole programs that take seconds each; CI runs them too
+# make test-named  the quick tests of models by name, folders, engines and `generate`, with transformers in a folder of its own
 # make quick      a part of each package's tests in less than a minute, to be run while one writes
 # make test-matrix  the wheel and the quick tests beside other releases of torch, transformers, ONNX Runtime and Python (CORNERS="'torch 2.15'")
 # make test-full  all tests, with many more cases (minutes)
@@ -39,11 +40,18 @@ QUICK := $(addprefix tests/, \
 	$(addprefix tui/, test_params.py test_folds.py test_outline.py test_screens.py::test_bookmarks) \
 	hygiene/test_packages.py hygiene/test_module_size.py oracle/test_ort_memory.py conformance/test_conformance.py)
 
+# What transformers needs beside what the tests install; no folder of this path may be called models, which transformers reads as its own.
+NAMED := transformers accelerate huggingface-hub tokenizers safetensors regex tqdm pyyaml typer httpx2 httpcore2 h11 anyio idna truststore psutil
+NAMED_TESTS := $(addprefix tests/, $(addprefix frontends/zoo/, test_adapters.py test_folders.py test_names.py test_tuning.py) \
+	unit/tools/test_engines.py cli/test_fit_generation.py $(addprefix cli/test_generate.py::, \
+		test_counters_are_those_of_the_recorded_call \
+		test_a_fault_after_the_real_run_is_an_error test_a_scheme_that_stores_no_layer_is_one_line))
+
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed-$(EXTRAS)
 COPY := build/check-copy
 
-.PHONY: help demo test test-slow quick list-quick test-matrix test-full check pages site release-check fuzz bench bench-compare bench-keep field clean
+.PHONY: help demo test test-slow test-named quick list-quick test-matrix test-full check pages site release-check fuzz bench bench-compare bench-keep field clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -75,6 +83,13 @@ test: $(INSTALLED)
 
 test-slow: $(INSTALLED)
 	$(PY) -m pytest -n $(JOBS) --dist worksteal --durations 20 -m 'slow and not full'
+
+test-named: $(INSTALLED)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --retries 1 --no-deps --no-compile --upgrade -c constraints.txt \
+		--target $(VENV)/named $(NAMED) && PYTHONPATH="$(abspath $(VENV))/named" $(PY) -c 'from transformers import LlamaForCausalLM' \
+		|| { echo "transformers cannot be installed here: its tests do not run"; exit 0; }; \
+	PYTHONPATH="$(abspath $(VENV))/named" \
+		$(PY) -m pytest -n $(JOBS) --dist worksteal --durations 5 -m 'not full and not slow' $(NAMED_TESTS)
 
 quick: $(INSTALLED)
 	$(PY) -m pytest -n 2 --dist worksteal --durations 5 -m 'not full and not slow' $(QUICK)

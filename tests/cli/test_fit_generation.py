@@ -46,11 +46,11 @@ def _reserved(**sizes: Any) -> int:
     ("free", "given"),
     [
         ("context", {"new": 12}),
-        ("batch", {"prompt": 500, "new": 12}),
-        ("new", {"prompt": 20, "cache": "static", "batch": 64}),
-        ("batch", {"prompt": 300, "new": 3, "cache": "static"}),
-        ("context", {"new": 12, "store_as": "nf4", "attention": "eager"}),
-        ("batch", {"prompt": 300, "new": 9, "beams": 3, "dtype": "f32", "chunk": 100}),
+        pytest.param("batch", {"prompt": 500, "new": 12}, marks=pytest.mark.slow),
+        pytest.param("new", {"prompt": 20, "cache": "static", "batch": 64}, marks=pytest.mark.slow),
+        pytest.param("batch", {"prompt": 300, "new": 3, "cache": "static"}, marks=pytest.mark.slow),
+        pytest.param("context", {"new": 12, "store_as": "nf4", "attention": "eager"}, marks=pytest.mark.slow),
+        pytest.param("batch", {"prompt": 300, "new": 9, "beams": 3, "dtype": "f32", "chunk": 100}, marks=pytest.mark.slow),
     ],
 )
 def test_the_largest_size_fits_and_the_next_does_not(free: str, given: dict[str, Any]) -> None:
@@ -63,6 +63,7 @@ def test_the_largest_size_fits_and_the_next_does_not(free: str, given: dict[str,
     assert _reserved(**sizes) == fit.following.reserved > MEMORY
 
 
+@pytest.mark.slow
 @needs_transformers
 def test_new_tokens_that_were_not_replayed_are_said() -> None:
     fit = fit_generation(MODEL, "64MiB", "new", prompt=100, device="h200")
@@ -70,6 +71,7 @@ def test_new_tokens_that_were_not_replayed_are_said() -> None:
     assert f"more than {fit.most:,} does not" in fit.report().headline[0]
 
 
+@pytest.mark.slow
 @needs_transformers
 def test_a_table_of_contexts() -> None:
     fit = fit_generation(MODEL, MEMORY, "batch,context", new=4, batch=64, device="h200")
@@ -81,6 +83,7 @@ def test_a_table_of_contexts() -> None:
     assert [row["largest"] for row in json.loads(json.dumps(fit.to_json()))["frontier"]] == contexts
 
 
+@pytest.mark.slow
 @needs_transformers
 def test_how_it_is_stored_is_asked_for_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     plain, coded = (fit_generation(MODEL, MEMORY, "context", new=4, store_as=scheme, attention="eager").loaded for scheme in ("", "nf4"))

@@ -143,8 +143,12 @@ sys.exit(main(["generate", {TINY!r}, "--prompt", "20", "--new", "30"]))
 @needs_transformers
 @pytest.mark.parametrize(
     "row",
-    [row for row in rows() if row["job"]["new"] == 64 or row["job"]["config"] in ("T5Config", "FalconConfig", "Olmo3Config")][::8],
-    ids=lambda row: row["job"]["id"],
+    [
+        pytest.param(row, id=row["job"]["id"], marks=pytest.mark.slow if number else [])
+        for number, row in enumerate(
+            [row for row in rows() if row["job"]["new"] == 64 or row["job"]["config"] in ("T5Config", "FalconConfig", "Olmo3Config")][::8]
+        )
+    ],
 )
 def test_counters_are_those_of_the_recorded_call(row: dict[str, Any]) -> None:
     said = compare(row)

@@ -128,7 +128,7 @@ def test_a_rank_has_its_share_of_the_weights_and_heads(tp: int) -> None:
         "transformers:llama{num_hidden_layers=4,hidden_size=512,intermediate_size=1408,num_attention_heads=8,num_key_value_heads=2,"
         "vocab_size=1000,dtype=bf16}"
     )
-    found = serve(name, f"vllm{{tp={tp}, max_tokens=512}}", prompt=100, new=28, device="l4")
+    found = serve(name, f"vllm{{tp={tp}, max_tokens=512}}", prompt=100, new=28, device="h200")
     heads = max(1, 2 // tp)
     assert [one.heads for one in found.served.kept] == [heads] * 4
     assert found.groups[0].page == 16 * heads * 2 * 64 * 2
