@@ -162,7 +162,7 @@ class Builder:
             found = self.graph.scope if is_whole else around
             for part in parts[:-1] if drop_last else parts:
                 inner = _unwrapped(part)
-                if inner not in _FRAMES:
+                if inner not in _FRAMES and "->" not in inner:  # which an einsum writes
                     found = found.child(inner)
             self._scopes[key] = found
         return found

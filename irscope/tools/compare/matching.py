@@ -6,6 +6,7 @@ Nodes are matched by order-preserving matching of sequences, and in rounds by we
 from __future__ import annotations
 
 import enum
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -312,6 +313,73 @@ class How(enum.Enum):
     """They are equal in operator, types or module and lie between the same matched neighbours."""
 
 
+# ----------------------------------------------------------------------------------------------------
+# Modules of two programs of different libraries: by what their names have in common, then by their place and work.
+
+
+def _share_modules(a: Side, b: Side) -> None:
+    """Give modules of the second model the paths of those of the first that they are, where paths differ: GPT.h_0 is h.0."""
+    known, own = _module_work(a), _module_work(b)
+    if not known.keys() - own.keys() or not own.keys() - known.keys():
+        return
+    by_name = {parts: path for path, parts in reversed(_common_names(known))}
+    path_of = {path: path if path in known else by_name[parts] for path, parts in _common_names(own) if path in known or parts in by_name}
+    taken = set(path_of.values())
+    around_a, around_b = _around(a), _around(b)
+    for parent in sorted(dict.fromkeys(around_b.values()), key=lambda path: path.count(".") + bool(path)):
+        outer = path_of.get(parent)
+        alone = [path for path, around in around_b.items() if around == parent and path not in path_of]
+        others = [path for path, around in around_a.items() if around == outer and path not in taken]
+        for work in dict.fromkeys(own[path] for path in alone):
+            mine, theirs = ([path for path in paths if of[path] == work] for paths, of in ((alone, own), (others, known)))
+            if len(mine) == len(theirs):
+                path_of.update(zip(mine, theirs, strict=True))
+    modules = b.modules
+    for node, path in modules.items():
+        inner = path
+        while inner and inner not in path_of:
+            inner = inner.rpartition(".")[0]
+        modules[node] = ".".join(filter(None, (path_of.get(inner, inner), path[len(inner) :].strip("."))))
+
+
+def _around(side: Side) -> dict[str, str]:
+    """Return the module around each one that has nodes of its own; lists of modules have none."""
+    owners = dict.fromkeys(("", *side.modules.values()))
+    found: dict[str, str] = {}
+    for path in filter(None, owners):
+        outer = path.rpartition(".")[0]
+        while outer not in owners:
+            outer = outer.rpartition(".")[0]
+        found[path] = outer
+    return found
+
+
+def _module_work(side: Side) -> dict[str, tuple[bool, bool]]:
+    """Return whether each module multiplies, and reads a weight or input, in the order in which modules come."""
+    found = {"": (False, False)}
+    declared = {*side.model.graph.inputs, *side.weights.values()}
+    for node, path in side.modules.items():
+        cost = side.costs.by_node.get(node)
+        own = cost is not None and cost.macs != 0, not declared.isdisjoint(node.inputs)
+        parts = path.split(".") if path else []
+        for length in range(len(parts)):
+            outer = ".".join(parts[: length + 1])
+            before = found.get(outer, (False, False))
+            found[outer] = before[0] or own[0], before[1] or own[1]
+    return found
+
+
+def _common_names(paths: Iterable[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return paths with what names of two libraries have in common: no class in front of all, no functions, one way to number."""
+    tops = {path.partition(".")[0] for path in paths if path}
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for path in paths:
+        parts = path.split(".")[len(tops) == 1 :] if path else []
+        spelled = ".".join(re.sub(r"_(\d+)$", r".\1", part).lower() for part in parts if not part.startswith("_"))
+        found.append((path, tuple(spelled.split(".")) if spelled else ()))
+    return found
+
+
 @dataclass
 class Matching:
     """Pairs of nodes by index on each side; -1 where a node is unmatched."""
@@ -336,6 +404,7 @@ class Matching:
 
 def match(a: Side, b: Side) -> Matching:
     """Match the nodes of two models."""
+    _share_modules(a, b)
     return _Matcher(a, b).run()
 
 

@@ -180,6 +180,20 @@ def test_modules_have_sums() -> None:
     assert found.modules[""][0].nodes == 4
 
 
+def test_modules_of_another_library_are_rows_of_the_first() -> None:
+    """`Net` stands in front of all, `h_0` is `h.0`, `Dense_0` and `Dense_1` come in the order of `fc1` and `fc2`."""
+    one = MLP.replace("@fc1", "@h.0/fc1").replace("@fc2", "@h.0/fc2").replace("relu(%hidden)", "relu(%hidden) @h.0")
+    other = one.replace("@h.0/fc1", "@Net/h_0/Dense_0").replace("@h.0/fc2", "@Net/h_0/Dense_1").replace("@h.0 ", "@Net/h_0/_act ")
+    sums = compared(one, other).modules
+    assert {path: (a.nodes, b.nodes, a.flops == b.flops) for path, (a, b) in sums.items() if b.nodes} == {
+        "": (4, 4, True),
+        "h": (3, 3, True),
+        "h.0": (3, 3, True),
+        "h.0.fc1": (1, 1, True),
+        "h.0.fc2": (1, 1, True),
+    }
+
+
 def test_open_sizes_stay_formulas() -> None:
     text = MLP.replace("graph @main", "symbol batch [1,128]\ngraph @main").replace("f32[4,", "f32[batch,")
     found = compared(text, text)
