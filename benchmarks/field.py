@@ -208,7 +208,7 @@ def counted(row: Row, root: Path, site: str, build: str, steps: int, limit: floa
     environment = _environment(row, site)
     environment["PYTHONPATH"] = os.pathsep.join([f"{build}/torch-cuda", *filter(None, [environment["PYTHONPATH"]])])
     environment |= {"LD_LIBRARY_PATH": f"{build}/distributed:{build}/stubs", "FAKE_DEVICES": str(row.world or 1), "FAKE_CUDNN_WS": "0"}
-    environment |= {"TORCH_NCCL_ENABLE_MONITORING": "0"}
+    environment |= {"TORCH_NCCL_ENABLE_MONITORING": "0", "FAKE_WATCHDOG": "awake"}  # which would keep each rank's first buckets else
     if row.world:
         ranks = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": row.world, "LOCAL_WORLD_SIZE": row.world, "MASTER_PORT": 29533}
         environment |= {key: str(value) for key, value in ranks.items()} | {"MASTER_ADDR": "127.0.0.1"}

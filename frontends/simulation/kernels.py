@@ -17,7 +17,7 @@ from irscope.frontends.eager.fakes import RULES
 from irscope.frontends.eager.pretend import current
 from irscope.frontends.eager.record import Kind, Op, Record, Storage, Tensor, dtype_of, lowered
 from irscope.frontends.eager.routes import KERNELS as SHAPES
-from irscope.frontends.simulation.known import ORDERS, OVERWRITES, ROUTES, Values, overload_of
+from irscope.frontends.simulation.known import CHECKS, ORDERS, OVERWRITES, ROUTES, Values, overload_of
 from irscope.frontends.simulation.machine import FRESH, Machine, Piece
 from irscope.frontends.simulation.scratch import NOTHING, SCRATCH, Asked
 from irscope.frontends.simulation.storages import Form
@@ -286,7 +286,7 @@ class Kernels:
                 values.keep(made, computed)
             return made
 
-        return self._choosing(op.name(), kernel) if op.name() in (*ROUTES, *ORDERS) else kernel
+        return self._choosing(op.name(), kernel) if op.name() in (*ROUTES, *ORDERS, *CHECKS) else kernel
 
     def _choosing(self, name: str, kernel: Kernel) -> Kernel:
         def choosing(*args: Any, **kwargs: Any) -> Any:

@@ -29,6 +29,10 @@ ORDERS: Final = {"aten::sort": 1, "aten::sort.stable": 2, "aten::randperm.genera
 Routing = Literal["balanced", "skewed"]
 IN_PLACE: Final = "in place"
 """Text for numbers that were assumed to be in order already, as any order leaves as many of each as there were."""
+FINITE: Final = "finite"
+"""Text for numbers that nobody computes and that are assumed to be neither infinite nor NaN, as a run that goes on has them."""
+CHECKS: Final = ("aten::isnan", "aten::eq.Scalar", "aten::ne.Scalar", "aten::eq.Tensor", "aten::ne.Tensor")
+"""Operators by which programs look for others: of these `isinf` and `isfinite` are made."""
 OVERWRITES: Final = frozenset({"aten::fill_", "aten::zero_", "aten::arange", "aten::eye"})
 """Operators that do not look at what they write to."""
 
@@ -56,6 +60,11 @@ class Values:
         """Take what unknown numbers decide to be known: an order, and the columns that were chosen of each row, as by a router of experts.
         Of several all are different."""
         chosen = made if isinstance(made, torch.Tensor) else made[1]
+        if name in CHECKS:
+            passed = _if_finite(name, args)
+            if passed is not None and chosen.numel() and _may_compute(chosen) and self._read(chosen) is None:
+                self.to_device(chosen, torch.tensor(passed, device="cpu").expand(chosen.shape), FINITE)
+            return
         source = args[0] if isinstance(args[0], torch.Tensor) else chosen
         place = ORDERS.get(name, ROUTES.get(name, 0))
         dim = args[place] if place and len(args) > place else kwargs.get("dim", None if name in ("aten::max.dim", "aten::argmax") else -1)
@@ -162,7 +171,7 @@ class Values:
             return None
         if not tensor.numel():
             return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-        if self.assumed in ("", IN_PLACE):  # where tokens go says more than an order
+        if self.assumed in ("", IN_PLACE, FINITE):  # where tokens go says more than an order
             self.assumed = piece.assumed or self.assumed
         flat = _between(piece.known, *_span(tensor))
         return None if flat is None else flat.view(tensor.dtype).as_strided(tensor.shape, tensor.stride(), 0)
@@ -182,6 +191,16 @@ class Values:
         whole = None if values is None else _in_own_storage(values, known).as_strided((values.numel(),), (1,)).view(torch.uint8)
         piece.known = _with_bytes(before, start, end, whole)
         piece.assumed = (piece.assumed or (assumed if whole is not None else "")) if piece.known else ""
+
+
+def _if_finite(name: str, args: Sequence[Any]) -> bool | None:
+    """Return what a comparison says of every finite number; None where that depends on the number."""
+    if name == "aten::isnan":
+        return False
+    is_equal, (one, other) = name.startswith("aten::eq"), args[:2]
+    if isinstance(other, float) and not math.isfinite(other):
+        return not is_equal
+    return is_equal if one is other else None
 
 
 def _in_own_storage(values: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:

@@ -59,6 +59,7 @@ _DECIDING: Final = 4
 _FRAGMENT: Final = "free parts of segments in use"
 _CACHED: Final = "free segments in the cache"
 _IN_PLACE: Final = "in place"
+_FINITE: Final = "finite"
 """As `frontends.simulation.known` says it."""
 
 
@@ -572,7 +573,9 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
             f"{made_up.line} read a value of the device, which is not computed, and got {made_up.value}; the program failed at "
             f"{simulation.line}, perhaps of that: --answer 1 gives another value",
         )
-    elif read := [one for one in simulation.answers if not one.is_most and one.value != _IN_PLACE and one not in simulation.routes]:
+    elif read := [
+        one for one in simulation.answers if not one.is_most and one.value not in (_IN_PLACE, _FINITE) and one not in simulation.routes
+    ]:
         yield "IRS646", f"values of device tensors were read and taken to be {read[0].value}: {_lines(read)}"
     yield from _assumptions(simulation)
     if simulation.counts_all:
@@ -587,6 +590,8 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
 def _assumptions(simulation: Simulation) -> Iterator[tuple[str, str]]:
     if ordered := [one for one in simulation.answers if one.value == _IN_PLACE]:
         yield "IRS646", f"an order that is not computed was assumed to be the present one: {_lines(ordered)}"
+    if finite := [one for one in simulation.answers if one.value == _FINITE]:
+        yield "IRS646", f"numbers that are not computed were assumed to be neither infinite nor NaN: {_lines(finite)}"
     if simulation.routes:
         how = "all experts alike" if simulation.options.routing == "balanced" else "the same experts"
         yield (

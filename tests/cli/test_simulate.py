@@ -1128,6 +1128,20 @@ print(len(stays), graph[stays].bincount().tolist(), torch.randperm(5, device="cu
     assert said.startswith("an order that is not computed was assumed to be the present one: ")
 
 
+def test_numbers_that_nobody_computes_are_finite(tmp_path: Path) -> None:
+    """Loops that leave out steps whose loss is not: one that always did would need no memory."""
+    text = """
+import torch
+loss, weights = torch.randn((), device="cuda"), torch.randn(9, 9, device="cuda")
+went = [bool(~(torch.isnan(loss) | torch.isinf(loss))), bool(torch.isfinite(weights).all()), bool((loss != loss).item())]
+print(*went, weights.isnan().sum().item(), (loss == 1.0).item())
+"""
+    done = simulate(tmp_path, text, "--format", "json")
+    assert done.returncode == 0 and done.stderr.startswith("True True False 0 False\n"), done.stderr
+    said = [one["message"] for one in json.loads(done.stdout)["diagnostics"]]
+    assert any(one.startswith("numbers that are not computed were assumed to be neither infinite nor NaN: ") for one in said)
+
+
 def test_positions_on_the_host_choose_among_elements_of_the_device(tmp_path: Path) -> None:
     text = """
 import torch
