@@ -1,11 +1,12 @@
 """Fit the efficiencies of kernels to published times, and tell how far predictions are off on families of models that were left out.
 
-    python -m benchmarks.times times.csv --cache FOLDER [--most 300] [--write]
+    python -m benchmarks.times times.csv --cache FOLDER [--most 300] [--compiled 1] [--write]
 
 `times.csv` has the columns device, work (infer, train), mode, precision, layout, model, image, batch, step_ms of the tables that
 github.com/huggingface/pytorch-image-models keeps in results/; timm must be installed. Kernels of a row are kept in FOLDER: a capture takes
-a second, the fit some minutes. Rows of `torch.compile` on GPUs are left out, as its capture takes minutes a model. Tables of training were
-measured without fused attention: TIMM_FUSED_ATTN=0 in the environment, and rows of training alone in the file.
+a second, the fit some minutes. Of rows of `torch.compile` on GPUs, whose captures take up to some minutes, `--compiled` of each family of
+models are taken: those with the fewest kernels. Tables of training were measured without fused attention: TIMM_FUSED_ATTN=0 in the
+environment, and rows of training alone in the file.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import pickle
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -48,6 +49,10 @@ ANOTHER = re.compile(".*_xp_")
 """Models that are predicted, but that no fit sees: their RMS norms are converted to f32 in today's torch."""
 REACHED = 0.93
 """The largest share of a printed bandwidth that kernels reach of what is far larger than the cache."""
+COMPILED = "compiled"
+Group: TypeAlias = tuple[str, str, str]
+STEP = 1.03
+"""Factor by which a share is moved to see what follows from it."""
 KNEE = 0.03
 """Relative errors above count linearly, as a model that is another one today must not decide."""
 
@@ -58,6 +63,16 @@ def family(model: str) -> str:
 
 
 # -- kernels of rows -------------------------------------------------------------------------------------------------------
+
+
+def is_compiled(row: Mapping[str, str]) -> bool:
+    """Return whether a row is of kernels that Inductor generates; those of processors are predicted from the eager program."""
+    return row["mode"] == "compile" and find_device(row["device"]).kind == "gpu"
+
+
+def group_of(row: Mapping[str, str]) -> Group:
+    """Return device, work and layout; Inductor chooses layouts itself."""
+    return row["device"], row["work"], COMPILED if is_compiled(row) else row["layout"]
 
 
 def captured(row: Mapping[str, str]) -> Any:
@@ -96,6 +111,8 @@ def captured(row: Mapping[str, str]) -> Any:
             made, (x, target), optimizer="momentum", optimizer_options=options, autocast="f16", device=row["device"]
         )
     with torch.inference_mode():
+        if is_compiled(row):
+            return irscope.capture(torch.compile(Measured().eval()), x, device=row["device"])
         return irscope.capture(Measured().eval(), x, device="cuda" if find_device(row["device"]).kind == "gpu" else "cpu")
 
 
@@ -111,7 +128,8 @@ class Counted:
 
 def counted(row: Mapping[str, str], cache: Path) -> Counted:
     """Return the kernels and the bound of a row."""
-    path = cache / "-".join([row["model"], *(row[key] for key in ("image", "batch", "layout", "work", "device"))])
+    device, work, layout = group_of(row)
+    path = cache / "-".join([row["model"], row["image"], row["batch"], layout, work, device])
     if not path.is_file():
         found = Counted([])
         try:
@@ -175,6 +193,40 @@ class Rows:
         seconds = durations(self.columns, self.machine, table)
         return np.bincount(self.row, seconds[self.kernel] * self.times, len(self.real))
 
+    @functools.cached_property
+    def of_class(self) -> dict[str, tuple[Columns, np.ndarray, np.ndarray]]:
+        """By class of efficiencies, the kernels that it decides, with rows and kernels of the pairs that have them."""
+        found = {}
+        for name in {name for kind in KernelClass if kind for name in names_of(kind)}:
+            chosen = _chosen(self.columns, name)
+            if chosen.any():
+                part = Columns(**{field.name: getattr(self.columns, field.name)[chosen] for field in fields(Columns)})
+                found[name] = part, np.flatnonzero(chosen[self.kernel]), np.cumsum(chosen) - 1
+        return found
+
+    def slope(self, table: Mapping[str, float], name: str, whole: np.ndarray) -> np.ndarray:
+        """Return by how much the logarithm of each row's time, `whole`, grows with that of a share."""
+        moved = {**table, name: table[name] * STEP}
+        kind = name.rpartition(".")[0]
+        if not kind:
+            return np.asarray(np.log(self.predicted(moved) / whole) / math.log(STEP))
+        if kind not in self.of_class:
+            return np.zeros(len(whole))
+        part, pairs, numbers = self.of_class[kind]
+        change = durations(part, self.machine, moved) - durations(part, self.machine, table)
+        more = np.bincount(self.row[pairs], change[numbers[self.kernel[pairs]]] * self.times[pairs], len(whole))
+        return np.asarray(np.log1p(more / whole) / math.log(STEP))
+
+
+def _chosen(columns: Columns, name: str) -> np.ndarray:
+    """Return which kernels a class of efficiencies decides: those that add a bias have that of broadcast operands too."""
+    base, _, last = name.partition(".")
+    kind = KernelClass[base.upper()]
+    chosen = columns.kind == kind
+    if len(names_of(kind)) > 1:
+        chosen = chosen & (columns.last == bool(last))
+    return chosen | (columns.added > 0) if kind is KernelClass.MIXED else chosen
+
 
 # -- the fit ---------------------------------------------------------------------------------------------------------------
 
@@ -221,6 +273,14 @@ def fitted(parts: Sequence[tuple[Rows, np.ndarray]], prior: Mapping[str, float],
     def residuals(of: Mapping[str, float]) -> np.ndarray:
         return np.concatenate([np.log(rows.predicted(of) / rows.real)[chosen] for rows, chosen in parts])
 
+    def slopes_of(of: Mapping[str, float]) -> np.ndarray:
+        whole = [rows.predicted(of) for rows, _ in parts]
+        columns = [
+            np.concatenate([rows.slope(of, name, seconds)[chosen] for (rows, chosen), seconds in zip(parts, whole, strict=True)])
+            for name in names
+        ]
+        return np.array(columns).T
+
     def away(of: Mapping[str, float]) -> np.ndarray:
         return np.array([math.log(of[name] / prior[name]) for name in names])
 
@@ -230,7 +290,7 @@ def fitted(parts: Sequence[tuple[Rows, np.ndarray]], prior: Mapping[str, float],
     error = residuals(table)
     least = cost(table, error)
     for _ in range(40):
-        slopes = np.array([(residuals({**table, name: table[name] * 1.03}) - error) / math.log(1.03) for name in names]).T
+        slopes = slopes_of(table)
         weights = 1 / np.sqrt(1 + (error / KNEE) ** 2)
         normal, right = (slopes * weights[:, None]).T @ slopes, -(slopes * weights[:, None]).T @ error - pull * away(table)
         for _ in range(6):
@@ -290,28 +350,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("times", type=Path)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--most", type=int, default=0, help="rows of each device, work and layout; default: all")
+    parser.add_argument("--compiled", type=int, default=0, help="compiled rows of each family and GPU; default: none")
     parser.add_argument("--write", action="store_true", help=f"write the tables to {FILE.name}")
     args = parser.parse_args(arguments)
     args.cache.mkdir(parents=True, exist_ok=True)
     with (gzip.open if args.times.suffix == ".gz" else open)(args.times, "rt") as file:
         listed = [row for row in csv.DictReader(file) if not OTHERWISE.match(row["model"])]
-    groups: dict[tuple[str, str, str], list[dict[str, str]]] = {}
+    groups: dict[Group, list[dict[str, str]]] = {}
     for row in listed:
-        if row["mode"] == "eager" or find_device(row["device"]).kind == "cpu":
-            groups.setdefault((row["device"], row["work"], row["layout"]), []).append(row)
-    parts: dict[tuple[str, str, str], Rows] = {}
-    for group, rows in groups.items():
+        groups.setdefault(group_of(row), []).append(row)
+    parts: dict[Group, Rows] = {}
+    lengths: dict[tuple[str, str], int] = {}
+    for group, rows in sorted(groups.items(), key=lambda group: group[0][2] == COMPILED):
         chosen = random.Random(7).sample(rows, args.most) if 0 < args.most < len(rows) else rows
+        if group[2] == COMPILED:
+            chosen = fewest(rows, lengths, args.compiled)
         known = [(row, found) for row in chosen if (found := counted(row, args.cache)).kernels]
-        parts[group] = Rows.of(group[0], known)
+        lengths.update({(row["model"], row["image"]): len(found.kernels) for row, found in known})
+        if known:
+            parts[group] = Rows.of(group[0], known)
     write(fit_all(parts), args.write)
+
+
+def fewest(rows: Iterable[dict[str, str]], lengths: Mapping[tuple[str, str], int], number: int) -> list[dict[str, str]]:
+    """Return so many rows of each family: those with the fewest kernels as they run eagerly, whose captures are the shortest."""
+    families: dict[str, list[dict[str, str]]] = {}
+    for row in sorted(rows, key=lambda row: lengths.get((row["model"], row["image"]), math.inf)):
+        families.setdefault(family(row["model"]), []).append(row)
+    return [row for members in families.values() for row in members[:number]]
 
 
 def everything(parts: Iterable[Rows]) -> list[tuple[Rows, np.ndarray]]:
     return [(rows, rows.alike) for rows in parts]
 
 
-def fit_all(parts: Mapping[tuple[str, str, str], Rows]) -> dict[str, Any]:
+def fit_all(parts: Mapping[Group, Rows]) -> dict[str, Any]:
     """Fit each device near what is expected of all, and training beside its inference."""
     shown: dict[str, Any] = {}
     for device in dict.fromkeys(key[0] for key in parts if key[1] == "infer"):
@@ -323,8 +396,16 @@ def fit_all(parts: Mapping[tuple[str, str, str], Rows]) -> dict[str, Any]:
         for key, rows, found in zip(keys, own, predicted, strict=True):
             told(" ".join((*key, "families left out")), rows, found)
             told(" ".join(key), rows, rows.predicted(table))
-        ratios = [rows.real / found for rows, found in zip(own, predicted, strict=True)]
-        shown[device] = {"shares": table, "eager": interval(ratios)}
+        spread = {}
+        for work in ("eager", COMPILED):
+            ratios = [
+                rows.real / found
+                for key, rows, found in zip(keys, own, predicted, strict=True)
+                if (key[2] == COMPILED) == (work == COMPILED)
+            ]
+            if ratios:
+                spread[work] = interval(ratios)
+        shown[device] = {"shares": table, "spread": spread}
     ratios = []
     for key, rows in parts.items():
         if key[1] == "infer" and (clock := without(key[0], shown)) is not None:
@@ -364,7 +445,7 @@ def write(shown: Mapping[str, Any], keep: bool) -> None:
         entry = data["tables"][device]
         if "shares" in found:
             entry["shares"] = {name: float(f"{share:.3g}") for name, share in found["shares"].items()}
-            entry["spread"]["eager"] = found["eager"]
+            entry["spread"].update(found["spread"])
         if "training" in found:
             table, entry["spread"]["training"] = found["training"]
             rounded = {name: float(f"{share:.3g}") for name, share in table.items()}

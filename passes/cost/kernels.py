@@ -144,6 +144,8 @@ class Use:
     """True where the result is an operand's own storage."""
     products: float = 0.0
     """FLOPs of products by the operator's cost rule."""
+    learns: bool = False
+    """True where gradients are recorded."""
 
 
 def kernel_of(use: Use) -> Kernel | None:
@@ -246,13 +248,21 @@ def _contraction(use: Use) -> Kernel | None:
         count, columns = _of_equation(equation, use.operands, total)
     elif len(wide) > 1:
         count = math.prod(sizes[:-2])
-    rows = total / (count * columns)
     kind = KernelClass.BATCHED if count > 1 else KernelClass.PRODUCT
     read, written = _moved_bytes(use)
+    added = 0.0
     first = next(iter(_tensors(use.operands)), None)
     if count == 1 and first is not None and len(_sizes(first)) > 2 and not _is_row_major(first):
-        read += _COPIED * _bytes(first)  # it is laid out anew before it is folded into rows
-    return Kernel(kind, rows, float(columns), depth, float(count), 1.0, read, written, _narrowest(use))
+        # A layer's bias is then added by a kernel of its own (`linear` in ATen's Linear.cpp), and rows at unequal distances are products of
+        # their own with the same right side (`should_fold` in LinearAlgebra.cpp); with gradients they are laid out anew instead.
+        added = 2.0 * _bytes(result) if len(use.operands) > 2 and isinstance(use.operands[2], TensorType) else 0.0
+        is_folded = _steps_evenly(first, 1)
+        if not is_folded and not use.learns:
+            count = math.prod(sizes[:-2])
+        if not is_folded and (use.learns or not _steps_evenly(first, 2)):
+            read += _COPIED * _bytes(first)
+    rows = total / (count * columns)
+    return Kernel(kind, rows, float(columns), depth, float(count), 1.0, read, written, _narrowest(use), added=added)
 
 
 def _of_equation(equation: str, operands: Sequence[Type | None], total: int) -> tuple[int, int]:
@@ -369,6 +379,13 @@ def _is_row_major(type_: TensorType) -> bool:
     return not isinstance(type_.layout, tuple) or (known_sizes(type_.layout) and is_row_major(_sizes(type_), type_.layout))
 
 
+def _steps_evenly(type_: TensorType, inner: int) -> bool:
+    """Return whether all axes but so many inner ones are one, whose steps are equal."""
+    sizes, layout = _sizes(type_), type_.layout
+    assert isinstance(layout, tuple)
+    return all(layout[axis] == layout[axis + 1] * sizes[axis + 1] for axis in range(len(sizes) - 1 - inner))
+
+
 def _is_repeated(type_: TensorType) -> bool:
     """Return whether the same elements are seen several times along an axis."""
     layout = type_.layout
@@ -451,11 +468,18 @@ def _normalization(use: Use) -> Kernel:
     if "num_groups" not in use.attrs:
         made = _moving(use, KernelClass.ROW_NORM)
         wider = max(_FULL_BITS / _bits(use), 1.0)
-        return replace(made, read=made.read * wider, written=made.written * wider)
-    made, given = _moving(use, KernelClass.GROUP_NORM), use.operands[0]
-    # PyTorch's kernel takes channels first alone: what lies otherwise is laid out anew (native_group_norm in ATen's group_norm.cpp).
+        return _in_order(use, replace(made, read=made.read * wider, written=made.written * wider))
+    return _in_order(use, _moving(use, KernelClass.GROUP_NORM))
+
+
+def _in_order(use: Use, kernel: Kernel) -> Kernel:
+    """Return a kernel that takes elements in the order of the axes alone, so that what lies otherwise is laid out anew.
+
+    native_group_norm in ATen's group_norm.cpp, layer_norm_cuda in layer_norm_kernel.cu, host_softmax in SoftMax.cu.
+    """
+    given = use.operands[0] if use.operands else None
     is_copied = isinstance(given, TensorType) and not _is_row_major(given)
-    return replace(made, read=made.read + _COPIED * _bytes(given)) if is_copied else made
+    return replace(kernel, read=kernel.read + _COPIED * _bytes(given)) if is_copied else kernel
 
 
 def _normalizes_batch(use: Use) -> bool:
@@ -518,7 +542,7 @@ _BY_FAMILY: Final[Mapping[Family, Callable[[Use], Kernel | None]]] = {
     Family.MOVE: _move,
     Family.CREATION: _made,
     Family.NORMALIZATION: _normalization,
-    Family.SOFTMAX: lambda use: _moving(use, KernelClass.SOFTMAX),
+    Family.SOFTMAX: lambda use: _in_order(use, _moving(use, KernelClass.SOFTMAX)),
     Family.REDUCTION: _reduction,
     Family.POOLING: _pooling,
     Family.INDEXING: _gather,

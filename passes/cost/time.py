@@ -182,6 +182,7 @@ class Timer:
             results,
             is_view,
             float(int_or_zero(bind(entry.cost.matmul, self.sizes))),
+            learns=self.clock.work == "training",
         )
         is_known = not is_integer and (entry.certainty is not Certainty.UNKNOWN or plays(node, OpRole.GENERATED))
         found = kernel_of(use) if is_known else None

@@ -79,15 +79,46 @@ def test_an_image_with_channels_innermost_has_efficiencies_of_its_own() -> None:
     assert last.nodes[0].kernel is not None and last.nodes[0].kernel.last and first.seconds != last.seconds
 
 
-def test_a_group_norm_lays_channels_first_before_it_reads() -> None:
-    def normed(layout: str) -> Timing:
-        inputs = f"input %x: f16[64,64,56,56]{layout}\ninput %w: f16[64]"
-        return timing(program("%y: f16[64,64,56,56] = nn.group_norm(%x, %w, %w) {num_groups=8}\nreturn %y", inputs))
+@pytest.mark.parametrize(
+    ("op", "attrs", "sizes", "layout", "kind"),
+    [
+        ("nn.group_norm", "num_groups=8", "[64,64,56,56]", "<200704,1,3584,64>", "GROUP_NORM"),
+        ("nn.layer_norm", "axis=-1", "[64,3136,64]", "<200704,1,3136>", "ROW_NORM"),
+        ("nn.softmax", "axis=-1", "[64,3136,64]", "<200704,1,3136>", "SOFTMAX"),
+    ],
+)
+def test_what_takes_elements_in_the_order_of_the_axes_alone_lays_them_so_first(
+    op: str, attrs: str, sizes: str, layout: str, kind: str
+) -> None:
+    def normed(lies: str) -> Timing:
+        weights = "" if kind == "SOFTMAX" else ", %w, %w"
+        inputs = f"input %x: f32{sizes}{lies}" + ("\ninput %w: f32[64]" if weights else "")
+        return timing(program(f"%y: f32{sizes} = {op}(%x{weights}) {{{attrs}}}\nreturn %y", inputs))
 
-    first, last = normed(""), normed("<200704,1,3584,64>")
-    assert classes(first) == classes(last) == ["GROUP_NORM"]
+    first, last = normed(""), normed(layout)
+    assert classes(first) == classes(last) == [kind]
     # Read and written once; a copy is three more reads. What starting a kernel takes is the same.
     assert last.nodes[0].seconds == pytest.approx(2.5 * first.nodes[0].seconds, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout", "count", "is_added", "reads"),
+    [
+        ("64,512", "", 1, False, 1),
+        ("64,512", "<200704,392,1>", 1, True, 1),
+        ("64,512", "<100352,1,512>", 64, True, 1),
+        ("64,16,32", "<100352,196,3136,1>", 64 * 16, True, 1 + 3),
+    ],
+)
+def test_a_layer_over_rows_out_of_order_is_many_products_and_a_sum_of_its_own(
+    sizes: str, layout: str, count: int, *, is_added: bool, reads: int
+) -> None:
+    # ATen's linear calls addmm only where there are no gaps, and folds rows only where they follow one another; a copy is three reads.
+    inputs = f"input %x: f16[{sizes},196]{layout}\ninput %w: f16[256,196]\ninput %b: f16[256]"
+    [only] = timing(program(f"%y: f16[{sizes},256] = nn.linear(%x, %w, %b)\nreturn %y", inputs)).nodes
+    assert only.kernel is not None and only.kernel.kind.name == "PRODUCT"
+    assert (only.kernel.count, only.kernel.m, only.kernel.added) == (count, 64 * 512 / count, is_added * 2 * 2 * 64 * 512 * 256)
+    assert only.kernel.flops == 2 * 64 * 512 * 196 * 256 and only.kernel.read == 2 * (reads * 64 * 512 * 196 + 256 * 196 + 256)
 
 
 def test_a_row_norm_takes_as_long_in_16_bits_as_in_32() -> None:
