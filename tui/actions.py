@@ -12,6 +12,8 @@ from irscope.immutable import immutable
 # ----------------------------------------------------------------------------------------------------
 # The actions of the UI. Key bindings, footer, command palette and help are all generated from these records.
 
+KEYS_WIDTH: Final = 26
+"""Columns of the keys in the help window: one more than `page down, ctrl-f, space` takes."""
 PANE_TITLES: dict[str, str] = {
     "table": "Tables",
     "detail": "Details",
@@ -132,6 +134,11 @@ SCREEN_QUESTIONS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "graph": (("Where does a branch lead to? The whole graph, folded by module.", "v"), ("Where is a module or a node?", "g")),
 }
 """Questions that a screen answers, and the key of each."""
+
+OF_MODELS: Final = frozenset(
+    {"sizes", "lifetime", "run", "largest", "by_size", "grow(1)", "grow(-1)", "scale(2)", "scale(0.5)", "eager", "record", "values"}
+)
+"""Actions that only say why they do nothing where a run is shown without a model: no footer and no help names them there."""
 
 _KEY_NAMES = {
     "slash": "/",

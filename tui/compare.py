@@ -71,11 +71,11 @@ COMPILED = "eager beside compiled"
 _ASK = (
     "Nothing to compare with yet.",
     "",
-    "o  chooses another model, such as the same one from another exporter or after an optimiser,",
-    "   another checkpoint, or a recording of a real run of this model that irscope record wrote.",
+    "o  chooses another model, another checkpoint, or a recording of a real run of this model that irscope record wrote.",
     "a  records a run of this model now, or simulates a training script.",
     "E  lays what torch.compile makes of a model by name beside the same as it runs eagerly.",
 )
+_ASK_OF_RUN = (*_ASK[:2], "o  chooses another recording or snapshot.")
 
 
 @immutable(slots=False)
@@ -532,7 +532,8 @@ class Compare:
             return [row for line in lines for row in wrap(line, width, "  ")]
         if self.other:
             return [(Span(f"comparing {self.symbols.waiting}", "faint"),)]
-        return [row for text in _ASK for row in wrap((Span(text, "faint" if text[:1] == "N" else "plain"),), width, "   ")]
+        asks = _ASK if self.browse.program.format != "recording" else _ASK_OF_RUN
+        return [row for text in asks for row in wrap((Span(text, "faint" if text[:1] == "N" else "plain"),), width, "   ")]
 
 
 # ----------------------------------------------------------------------------------------------------

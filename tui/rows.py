@@ -20,7 +20,7 @@ from irscope.report.table import Column, Table
 from irscope.report.units import Kind
 from irscope.report.values import Cell, bare
 from irscope.tui.browse.outline import Ints, Mask
-from irscope.tui.text import Line, Role, Span, Symbols, fit
+from irscope.tui.text import Line, Role, Span, Symbols, cut_end, fit
 
 _LEAST_GROWING = 10
 _LEAST_TEXT = 14
@@ -59,6 +59,8 @@ class TableColumn:
     """Least width that it may be cut to before it goes; 0 for a column that is never narrower than its width."""
     share: float = 1.0
     """The part of the whole width that it takes at most."""
+    is_sentence: bool = False
+    """True where a text is cut at its end, not in the middle as a name is."""
     cell: Callable[[int, int], Line] | None = None
     """Draws a cell of several parts in exactly so many columns of the screen, in place of `text`."""
 
@@ -77,6 +79,8 @@ class TableColumn:
             return self.cell(row, room)
         text = self.text(row)
         role = self.role if isinstance(self.role, str) else self.role(row)
+        if self.is_sentence:
+            text = cut_end(text, room, symbols)
         shown = cut(text) if not self.right and display_width(text) > room else text
         return (Span(fit(shown, room, symbols, right=self.right), "unknown" if text == symbols.unknown else role),)
 

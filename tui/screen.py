@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -44,6 +44,8 @@ from irscope.report.printable import display_width
 from irscope.report.table import Table
 from irscope.tui.actions import (
     ACTIONS,
+    KEYS_WIDTH,
+    OF_MODELS,
     PANE_TITLES,
     SCREEN_QUESTIONS,
     Action,
@@ -136,8 +138,13 @@ class ModelScreen(Helped):
         yield TotalsHeader(self.session, id="totals")
         yield from self.panes()
         keys = Keys()
-        keys.first = self.DECIDES
+        keys.first, keys.hidden = self.DECIDES, self.without_meaning
         yield keys
+
+    @property
+    def without_meaning(self) -> Collection[str]:
+        """Return the actions that do nothing on what is shown."""
+        return OF_MODELS if self.session.runs else ()
 
     def prompts(self) -> ComposeResult:
         """Yield the input lines; a screen yields them where they are to appear."""
@@ -404,7 +411,7 @@ class ModelScreen(Helped):
         self.app.call_after_refresh(lambda: self.app.run_action(action.name, self.app.screen))
 
     def help_lines(self) -> list[Line]:
-        return help_lines(self.NAME, self.pane, self.symbols)
+        return help_lines(self.NAME, self.pane, self.symbols, self.without_meaning)
 
 
 def named(lines: Sequence[tuple[str, str]]) -> list[Line]:
@@ -531,12 +538,14 @@ class TotalsHeader(Painted):
 # The text of the help window, made from the table of actions.
 
 
-def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
-    """Return what a screen answers, then all keys, those of the focused pane first, the filter syntax and the signs."""
-    titles, actions = pane_titles([screen]), screen_actions([screen])
+def help_lines(screen: str, pane: str, symbols: Symbols, hidden: Collection[str] = ()) -> list[Line]:
+    """Return what a screen answers, then all keys but those of some actions, the focused pane's first, the filter syntax and the signs."""
+    titles, actions = pane_titles([screen]), [action for action in screen_actions([screen]) if action.name not in hidden]
+    keys_there = {key_text(key) for action in actions if action.pane in ("screen", screen) for key in action.keys}
     order = [pane, *(one for one in titles if one != pane)] if pane in titles else list(titles)
-    lines: list[Line] = [(Span("Questions of this screen", "heading"),), *question_lines(SCREEN_QUESTIONS[screen]), ()]
-    is_first = True
+    questions = [(text, key) for text, key in SCREEN_QUESTIONS[screen] if key_text(key) in keys_there]
+    lines: list[Line] = [(Span("Questions of this screen", "heading"),), *question_lines(questions), ()]
+    is_first = not hidden  # what is asked of a model
     for one in order:
         found = list(actions_of(one, actions))
         if not found:
@@ -544,16 +553,16 @@ def help_lines(screen: str, pane: str, symbols: Symbols) -> list[Line]:
         lines.append((Span(titles[one], "heading"),))
         for action in found:
             keys = ", ".join(map(key_text, action.keys))
-            lines.append((Span(f"  {keys:<22}", "name"), Span(action.help)))
+            lines.append((Span(f"  {keys:<{KEYS_WIDTH}}", "name"), Span(action.help)))
         lines.append(())
         if is_first:
             lines += [(Span("Questions and where their answers are", "heading"),), *question_lines(), ()]
             is_first = False
     lines.append((Span("Filter syntax; all words must match", "heading"),))
-    lines.extend((Span(f"  {term:<22}", "name"), Span(text)) for term, text in FILTER_HELP)
+    lines.extend((Span(f"  {term:<{KEYS_WIDTH}}", "name"), Span(text)) for term, text in FILTER_HELP)
     lines.append(())
     lines.append((Span("Signs", "heading"),))
-    lines.extend((Span(f"  {sign:<22}", "name"), Span(text)) for sign, text in _signs(symbols))
+    lines.extend((Span(f"  {sign:<{KEYS_WIDTH}}", "name"), Span(text)) for sign, text in _signs(symbols))
     return lines
 
 

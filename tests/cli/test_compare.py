@@ -44,7 +44,7 @@ def test_two_models_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert lines[6].startswith("B beside A: memory ") and "FLOPs +" in lines[6]
     places = [
         next(at for at, line in enumerate(lines) if line.startswith(start))
-        for start in ("least time", "nodes that differ", "peak +100.0%, FLOPs +", "matched")
+        for start in ("least time", "nodes that differ", "activation peak +100.0%, FLOPs +", "matched")
     ]
     assert places == sorted(places) and places[0] < 16
     assert "fc1.weight" in out

@@ -20,11 +20,13 @@ from irscope.tui.memory.views import card_verdict
 from tests.cli import wild_models
 from tests.cli.test_one_target import FILES, SAMPLES, WILD
 from tests.tui.driving import drive, press, screen_text
-from tests.tui.models import FOREIGN, NESTED, SYMBOLIC, TWO_LAYERS
+from tests.tui.models import FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS
 from tests.tui.test_folds import layers
+from tests.tui.test_graph import BRANCHES
 
 INDUCTOR = Path(__file__).parents[1] / "data" / "inductor" / "mlp"
-TEXTS = {"two layers": TWO_LAYERS, "foreign": FOREIGN, "nested": NESTED, "symbolic": SYMBOLIC, "layers": layers(12)}
+TEXTS = {"two layers": TWO_LAYERS, "foreign": FOREIGN, "nested": NESTED, "symbolic": SYMBOLIC, "hostile": HOSTILE, "branches": BRANCHES}
+TEXTS |= {f"{count} layers": layers(count) for count in (12, 40)}
 NAMES = [*FILES, *TEXTS, *(make.__name__ for make in WILD), "inductor"]
 
 
@@ -64,6 +66,9 @@ def test_every_screen_has_the_numbers_of_json_and_of_the_card(name: str, tmp_pat
         assert [results.params.summary[key] for key in ("count", "bytes")] == [told["params"][key] for key in ("count", "bytes")]
         if has_all and isinstance(told["flops"]["total_flops"], int):
             assert results.costs.total.flops == told["flops"]["total_flops"]
+        await press(app, pilot, "7")
+        report = app.session["reports"].item.report
+        assert report.pass_name not in told or report.to_json()["summary"] == told[report.pass_name]
         await press(app, pilot, "2")
         memory = app.session["memory"]
         assert memory.verdict.text == card_verdict(memory_card(opened, chosen_device(app.session.context.device))).text

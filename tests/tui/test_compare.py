@@ -11,7 +11,7 @@ from irscope.errors import Cancelled, LoadError
 from irscope.recording import MemoryEvent
 from irscope.report.values import bare
 from irscope.session import open_model
-from irscope.tools.compare import compare_models, compare_recording, compare_with
+from irscope.tools.compare import ModelComparison, compare_models, compare_recording, compare_with
 from irscope.tools.compare.weights import read_values
 from irscope.tui.app import IrscopeApp
 from irscope.tui.compare import Compare, shown
@@ -231,6 +231,14 @@ def test_open_sizes_have_no_timeline() -> None:
     assert not compare.go_to_peak(0)
 
 
+def test_open_sizes_of_the_other_model_are_those_of_this_ones_inputs(tmp_path: Path) -> None:
+    for name in ("tall", "wide"):
+        (tmp_path / f"{name}.irs").write_text(SYMBOLIC.replace("batch", name))
+    compared = compare_with(open_model(tmp_path / "tall.irs").rebound({"tall": 3}), tmp_path / "wide.irs")
+    assert isinstance(compared, ModelComparison) and compared.b.model.program.graph.inputs[0].type.text == "f32[3,64]"
+    assert shown(compared, UNICODE).lines is not None
+
+
 def test_the_command_line_gives_the_same() -> None:
     compare = comparing(everything=True)
     assert compare.command(compare.browse.source) == "irscope compare 'some folder/two.irs' other.irs --all"
@@ -368,8 +376,7 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 @pytest.mark.parametrize(
-    ("model_file", "name"),
-    [("net.pt2", "net_pt2.torch-cpu"), ("net.pt2", "net_pt2.torch-cuda"), ("cnn.onnx", "cnn_onnx.ort-cpu")],
+    ("model_file", "name"), [("net.pt2", "net_pt2.torch-cpu"), ("net.pt2", "net_pt2.torch-cuda"), ("cnn.onnx", "cnn_onnx.ort-cpu")]
 )
 def test_the_sample_recordings_open(model_file: str, name: str) -> None:
     path = SAMPLES / "models" / model_file

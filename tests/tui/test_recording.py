@@ -259,10 +259,7 @@ def test_rows_have_a_cell_for_each_column(tmp_path: Path) -> None:
         read_recording(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [('{"a": 1}\n', "IRS103"), ('{"line": "header", "schema": "irscope.recording/9"}\n', "IRS476")],
-)
+@pytest.mark.parametrize(("text", "code"), [('{"a": 1}\n', "IRS103"), ('{"line": "header", "schema": "irscope.recording/9"}\n', "IRS476")])
 def test_other_files_are_refused_in_a_line(
     text: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -460,7 +457,7 @@ def test_another_device_is_laid_over_a_run_and_sizes_say_what_changes_them(size:
 
 def test_keys_of_a_run_stand_below_it() -> None:
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
-        assert "c Sizes D Device W Lower it" in shown(app).splitlines()[-1]
+        assert shown(app).splitlines()[-1].startswith("D Device W Lower it")  # no size can be set
 
     drive(in_phases(), steps, size=(120, 40))
 

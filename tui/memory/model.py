@@ -629,7 +629,7 @@ class Memory(MemoryView):
             TableColumn("born", 7, lambda row: f"{row_of(row).born:,}", numbers(lambda one: one.born), right=True, rank=2),
             TableColumn("dies", 7, lambda row: self._dies(row_of(row)), numbers(lambda one: one.dies), right=True, rank=1),
             TableColumn("kind", 10, lambda row: row_of(row).kind, rank=4),
-            TableColumn("why alive", 30, lambda row: clean(row_of(row).why()), grows=True),
+            TableColumn("why alive", 30, lambda row: clean(row_of(row).why()), grows=True, is_sentence=True),
             TableColumn("made by", 16, lambda row: clean(row_of(row).made_by), rank=3, role="operator"),
         )
         has_graph = self.browse.program.has_graph
@@ -655,7 +655,7 @@ class Memory(MemoryView):
         return what if tensors < 2 else f"{what}, a buffer of {tensors:,} tensors in turn"
 
     def _dies(self, one: Row) -> str:
-        return "end" if self.found is not None and one.dies >= len(self.found.live.steps) else f"{one.dies:,}"
+        return "never" if self.found is not None and one.dies >= len(self.found.live.steps) else f"{one.dies:,}"
 
     def row_of_selected(self) -> int | None:
         """Return the row of the outline that made what is selected in the table."""

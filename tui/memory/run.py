@@ -405,6 +405,7 @@ class RunMemory(MemoryView):
 def memories_of(runs: Sequence[ShownRun], symbols: Symbols) -> list[RunMemory]:
     """Return what the Memory screen shows of runs side by side: to one scale, so that heights can be compared."""
     memories = [RunMemory(run, symbols) for run in runs]
+    memories[0].is_told_above = len(memories) == 1
     for memory in memories if len(memories) > 1 else ():
         memory.scale = max(0.0 if one.stack is None else one.stack.highest for one in memories)
         memory.draw_limit()

@@ -36,6 +36,8 @@ class MemoryView(ABC):
         self.stack: Stack | None = None
         """The chart of memory over the steps."""
         self.filter_text = ""
+        self.is_told_above = False
+        """True where the header has the verdict in full."""
 
     # -- what a subclass gives ---------------------------------------------------------------------------------
 
@@ -161,7 +163,7 @@ class MemoryView(ABC):
         room = max(height - _LEAST_CHART, int(height >= _LEAST_HEADED))
         if room < 1:
             return []
-        said = [] if verdict is None or height < TALL else verdict.lines(width, 2, symbols)
+        said = [] if verdict is None or height < TALL or self.is_told_above else verdict.lines(width, 2, symbols)
         room -= len(said)
         if counters is None:
             return [*said, *stack.legend_at(step, width, max(min(room, 3), 0), symbols)]

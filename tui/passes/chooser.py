@@ -12,11 +12,10 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input
 
-from irscope.report.printable import pad
 from irscope.tui.actions import Action, bindings
 from irscope.tui.compiled import ITEM as COMPILED
 from irscope.tui.rows import TableColumn, TableModel
-from irscope.tui.text import Role, Span, Symbols, cut_end
+from irscope.tui.text import Role, Symbols
 from irscope.tui.widgets.dialogs import Window
 from irscope.tui.widgets.table import VirtualTable
 
@@ -86,15 +85,7 @@ class PassRows:
             return "operator" if self.places[row] >= 0 else "heading"
 
         if state is None:
-            # A sentence is cut at its end, not in the middle as a name is.
-            more = TableColumn(
-                "what it does",
-                30,
-                lambda row: clean(self.about(row)),
-                grows=True,
-                rank=1,
-                cell=lambda row, room: (Span(pad(cut_end(clean(self.about(row)), room, symbols), room)),),
-            )
+            more = TableColumn("what it does", 30, lambda row: clean(self.about(row)), grows=True, rank=1, is_sentence=True)
         else:
             known = state
             more = TableColumn("", 7, lambda row: known(self.places[row]) if self.places[row] >= 0 else "", role="faint")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -22,7 +22,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from irscope.report.printable import display_width
-from irscope.tui.actions import QUESTIONS, bindings
+from irscope.tui.actions import KEYS_WIDTH, QUESTIONS, bindings
 from irscope.tui.text import ROLES, Line, Span, wrap
 
 # ----------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class Helped(Looks, Screen[None]):
 
 def question_lines(questions: Sequence[tuple[str, str]] = QUESTIONS) -> list[Line]:
     """Return a line for each question with the keys that answer it."""
-    return [(Span(f"  {keys:<22}", "name"), Span(text)) for text, keys in questions]
+    return [(Span(f"  {keys:<{KEYS_WIDTH}}", "name"), Span(text)) for text, keys in questions]
 
 
 class Painted(Widget):
@@ -234,6 +234,8 @@ class Keys(Widget):
     """
     first: Sequence[str] = ()
     """Actions whose keys stand before all others, also those that are in no other screen's line."""
+    hidden: Collection[str] = ()
+    """Actions that have no meaning here."""
     pointed: var[str] = var("")
     """The action whose key is below the mouse."""
 
@@ -246,7 +248,7 @@ class Keys(Widget):
         for active in sorted(
             self.screen.active_bindings.values(), key=lambda one: [*self.first, one.binding.action].index(one.binding.action)
         ):
-            if active.binding.show or active.binding.action in self.first:
+            if (active.binding.show or active.binding.action in self.first) and active.binding.action not in self.hidden:
                 of_actions.setdefault(active.binding.action, active)
         always = [active for action, active in of_actions.items() if action in _ALWAYS]
         end = self.size.width - sum(map(self._width, always))

@@ -16,10 +16,11 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.graph import paused_gc
 from irscope.ir.spelling import parse_type
+from irscope.ir.types import TensorType
 from irscope.passkit.settings import Settings
 from irscope.recording import Recording, read_recording
 from irscope.report.report import Document
-from irscope.session import Model, open_model
+from irscope.session import Model, open_model, stated_sizes
 from irscope.tools.compare.document import comparison_document
 from irscope.tools.compare.model_report import model_report
 from irscope.tools.compare.models import ModelComparison, compare_models
@@ -89,7 +90,7 @@ def open_for(
 def compare_with(model: Model, other: Path) -> ModelComparison | RunComparison:
     """Lay a file beside a model that is open: another model, or a recording of this one."""
     if not is_recording(other):
-        second = open_model(other, model.options, settings=model.manager.settings)
+        second = _at_sizes_of(model, open_model(other, replace(model.options, bind={}), settings=model.manager.settings))
         _share(model, second)
         return compare_models(model, second)
     recording = read_recording(other)
@@ -98,6 +99,20 @@ def compare_with(model: Model, other: Path) -> ModelComparison | RunComparison:
     opened = open_for(Path(path), recording, model.options, model.manager.settings, as_in_file=True) if is_there else model
     _share(model, opened)
     return compare_recording(opened, recording)
+
+
+def _at_sizes_of(model: Model, other: Model) -> Model:
+    """Return the other model at the sizes of the first: by name, else as the inputs of the first have them; else its own example's."""
+    sizes = {size.symbol: size.size for size in stated_sizes(other.program, {}) if size.is_open and not model.program.symbols}
+    for ours, theirs in zip(model.program.graph.inputs, other.program.graph.inputs, strict=False):
+        shapes = [value.type.shape for value in (theirs, ours) if isinstance(value.type, TensorType) and value.type.shape is not None]
+        if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]):
+            sizes.update({str(one): size for one, size in zip(*shapes, strict=True) if str(one) in sizes and isinstance(size, int)})
+    sizes |= {name: size for name, size in model.options.bind.items() if name in other.program.symbols}
+    try:
+        return other.rebound(sizes) if sizes else other
+    except (UsageError, LoadError):
+        return other
 
 
 def compare_compiled(model: Model) -> ModelComparison:

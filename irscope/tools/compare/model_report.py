@@ -67,7 +67,7 @@ def model_headline(compared: ModelComparison) -> list[str]:
     return [*lines, "; ".join(parts)]
 
 
-_SAID = (("peak_bytes", "peak"), ("flops", "FLOPs"), ("parameter_bytes", "parameters"), ("nodes", "nodes"))
+_SAID = (("peak_bytes", "activation peak"), ("flops", "FLOPs"), ("parameter_bytes", "parameters"), ("nodes", "nodes"))
 _PLURAL = {
     CHANGED: "differ",
     Fate.FUSED.value: "fused",

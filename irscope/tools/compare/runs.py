@@ -606,11 +606,7 @@ class RunComparison:
         spaces = [op.workspace for op in ops if op.workspace is not None]
         levels = [level for op in ops if (level := self.levels[op.index]) is not None]
         return Measured(
-            len(ops),
-            sum(times) / 1e6 if times else None,
-            sum(made) if made else None,
-            max(levels, default=None),
-            max(spaces, default=None),
+            len(ops), sum(times) / 1e6 if times else None, sum(made) if made else None, max(levels, default=None), max(spaces, default=None)
         )
 
     @cached_property
