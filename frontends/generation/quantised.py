@@ -271,6 +271,8 @@ FOUR_BIT: Final = Kernel(
 EIGHT_BIT: Final = Kernel("bitsandbytes 0.50, LLM.int8: codes of the activations, products in 32 bits; no outliers taken", _eight_bit)
 FP8: Final = Kernel("transformers 5.23, DeepGEMM: codes and scales of the activations", _fp8)
 MARLIN: Final = Kernel("a fused kernel, such as Marlin's: the output alone, its workspace of some KiB left out", _fused)
+# AutoAWQ 0.2.9, awq/modules/fused/attn.py: RoPE.freqs_cis
+AWQ: Final = Kernel("a fused kernel: the output alone; layers that AutoAWQ fuses also hold 4 bytes x head size a position", _fused)
 UNPACKED: Final = Kernel("compressed-tensors 0.20 under transformers: plain weights from the first forward on", _fused, unpacks=True)
 PLAIN_EACH_TIME: Final = Kernel("torchao 0.18, weights alone: a plain copy of one layer's weight in every forward", _plain_each_time)
 
@@ -288,7 +290,7 @@ def kernel_for_weights(family: str, scheme: str) -> Kernel | None:
         return EIGHT_BIT if scheme.startswith("int8") else FOUR_BIT
     if kernel == "torchao":
         return MARLIN if scheme.startswith("int4") else PLAIN_EACH_TIME
-    return {"fused": MARLIN, "float8": FP8, "unpacked": UNPACKED}.get(kernel)
+    return {"fused": AWQ if family == "awq" else MARLIN, "float8": FP8, "unpacked": UNPACKED}.get(kernel)
 
 
 def _kernel_for(scheme: Scheme) -> Kernel:

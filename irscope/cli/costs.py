@@ -9,7 +9,9 @@ from irscope.cli.args import add_model_arguments, add_output_arguments, models_f
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.ir.bind import over_option, typed
+from irscope.passes.inference.shapes import Shapes, size_fixes
 from irscope.passes.memory.curve import Sweep
+from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import sizes_in
 from irscope.session import Results
 from irscope.tools.peers import PEERS, count_with, counters_document, find_peers
@@ -40,10 +42,12 @@ class SweepCommand:
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.over:
-            program = open_from(args).program
-            first = next(iter(program.symbols.values()), None)
-            example = "the model has no open size" if first is None else f"for example {typed(over_option(program, first))}"
-            raise UsageError("--over says which sizes to compute", hint=example)
+            model = open_from(args)
+            first = next(iter(model.program.symbols.values()), None)
+            fixes = [] if first is None else size_fixes(model.manager.get(Shapes()), model.manager.get(Liveness()).unsized)
+            options = "" if first is None else typed(" ".join([over_option(model.program, first), *fixes]))
+            hint = f"for example {options}" if options else "the model has no open size"
+            raise UsageError("--over says which sizes to compute", hint=hint)
         sizes = sizes_in([",".join(args.over)])
         refuse_bound(sizes, args)
         model = open_from(args, open_sizes=sizes)

@@ -23,7 +23,7 @@ from typing import Final, Literal, TypeAlias
 from irscope._version import __version__
 from irscope.amounts import BYTES, COUNT, FLOPS, JOULES, NUMBER, SECONDS, SHARE, Measure, read_amount
 from irscope.devices.catalogue import DEFAULT_DEVICE, find_device
-from irscope.diagnostics import Diagnostic, Severity
+from irscope.diagnostics import Diagnostic, Severity, few
 from irscope.errors import Cancelled, IrscopeError, UsageError
 from irscope.files import write_text
 from irscope.frontends.base import SOLE, LoadOptions
@@ -772,7 +772,7 @@ def _why_unknown(model: CheckedModel, name: str) -> str:
     if name == "size_on_disk":
         return "the model is no file"
     if made.unknown.operators and name not in _OF_FILE:
-        return f"no cost is known of {', '.join(made.unknown.operators[:5])}"
+        return f"no cost is known of {few(made.unknown.operators, 5, '`irscope ops --coverage MODEL`')}"
     if made.unknown.tensors and name not in _OF_FILE:
         return f"{made.unknown.tensors:,} tensors have no known size"
     return "the file does not say" if made.identity.nodes is not None else "the file holds weights but no graph"

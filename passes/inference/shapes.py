@@ -431,6 +431,14 @@ def deciding_elements(inferred: Inferred, program: Program) -> dict[str, tuple[i
 
 def size_hint(inferred: Inferred, values: Iterable[Value]) -> str:
     """Return what makes the sizes of values known, as a hint; the command that tells more where nothing on the command line does."""
+    fixes = size_fixes(inferred, values)
+    if fixes:
+        return f"{typed(fixes[0])} gives {'it a size' if len(fixes) == 1 else 'the first of them a size'}"
+    return SHAPES_HINT
+
+
+def size_fixes(inferred: Inferred, values: Iterable[Value]) -> list[str]:
+    """Return the options that make the sizes of values known."""
     reasons: list[Reason] = []
     for value in values:
         type_ = inferred.type_of(value)
@@ -439,10 +447,7 @@ def size_hint(inferred: Inferred, values: Iterable[Value]) -> str:
         elif isinstance(type_, TensorType):
             names = {name for size in type_.shape or () if isinstance(size, SymDim) for name in size.names}
             reasons.extend(inferred.reasons[name] for name in sorted(names) if name in inferred.reasons)
-    fixes = list(dict.fromkeys(reason.first.fix for reason in reasons if reason.first.fix))
-    if fixes:
-        return f"{typed(fixes[0])} gives {'it a size' if len(fixes) == 1 else 'the first of them a size'}"
-    return SHAPES_HINT
+    return list(dict.fromkeys(reason.first.fix for reason in reasons if reason.first.fix))
 
 
 def _unknown(inferred: Inferred, program: Program) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from irscope.diagnostics import few
 from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.places import Loc
@@ -34,6 +35,7 @@ _MOST_TEXT = 300
 _MOST_CALLERS = 10
 _MOST_READERS = 6
 _MOST_SHARED = 8
+_ALL_SHARED = "irscope run --passes alias"
 _MEASURES = frozenset({"flops", "read", "written"})
 _TOP = 5
 
@@ -144,14 +146,13 @@ class _NodeDetail:
         if not others:
             return
         first = self.results.aliases.storage(value) if self.results.aliases is not None else value
-        names = [label(one, self.results, self.symbols) for one in others[:_MOST_SHARED]]
-        more = f" and {len(others) - _MOST_SHARED:,} more (irscope run --passes alias)" if len(others) > _MOST_SHARED else ""
-        yield (Span("    shares its storage with ", "faint"), Span(", ".join(names), "name"), Span(more, "faint"))
+        names = [label(one, self.results, self.symbols) for one in others]
+        yield (Span("    shares its storage with ", "faint"), Span(few(names, _MOST_SHARED, _ALL_SHARED), "name"))
         if first is not value:
             yield (Span("    which is that of ", "faint"), Span(label(first, self.results, self.symbols), "name"))
         writers = [label(one, self.results, self.symbols) for one in others if one.node is not None and writes_in_place(one.node)]
         if writers:
-            yield (Span("    written in place as ", "faint"), Span(", ".join(writers[:_MOST_SHARED]), "name"))
+            yield (Span("    written in place as ", "faint"), Span(few(writers, _MOST_SHARED, _ALL_SHARED), "name"))
 
     def typed(self, value: Value, to: int | None = None) -> Line:
         return (Span("  "), Span(label(value, self.results, self.symbols), "name", to), Span(f"  {self.symbols.clean(value.type.text)}"))

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from irscope.diagnostics import few
 from irscope.errors import PassError, UsageError
 from irscope.files import TemporaryFolder
 from irscope.immutable import immutable
@@ -598,7 +599,7 @@ class _Teller:
         elsewhere = [kernel for kernel in kernels if kernel.provider == CPU]
         if elsewhere and len(elsewhere) < len(kernels):
             names = sorted({kernel.op for kernel in elsewhere})
-            shown = ", ".join(names[:_NAMES_SHOWN]) + (" ..." if len(names) > _NAMES_SHOWN else "")
+            shown = few(names, _NAMES_SHOWN, "`irscope run RECORDING` has all")
             yield Problem("cpu_fallback", f"{len(elsewhere)} of {len(kernels)} operators ran on the processor: {shown}")
         copies = [kernel for kernel in kernels if kernel.op.startswith("Memcpy")]
         if copies:
