@@ -14,7 +14,7 @@ from irscope.immutable import immutable
 from irscope.ir.bind import known_symbols, open_input_option, symbol_named, typed
 from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim, SymDim, bind, only_size
-from irscope.ir.program import Constraint, Program, Relation
+from irscope.ir.program import Constraint, Program, Relation, Runtime
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import SHAPES_HINT, size_hint
 from irscope.passes.lifetimes.timeline import Timeline
@@ -177,6 +177,9 @@ def find_symbol(program: Program, name: str) -> str:
         "export it with dynamic sizes: torch.export.export(model, args, dynamic_shapes=({0: torch.export.Dim('batch')},)), or the same "
         "dynamic_shapes with torch.onnx.export"
     )
+    if program.traits.runtime is Runtime.XLA:
+        shape = "jax.ShapeDtypeStruct(jax.export.symbolic_shape('batch, 256'), 'float32')"
+        hint = f"export it with a symbol: jax.export.export(jax.jit(f))({shape})"
     # Files of torch.export have the sizes of the export in their nodes.
     option = open_input_option(program.graph.inputs, name) if program.traits.opens_inputs else ""
     if option:

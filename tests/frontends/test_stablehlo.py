@@ -23,6 +23,7 @@ from irscope.frontends.stablehlo.model import type_of
 from irscope.frontends.stablehlo.text import parse
 from irscope.ir.types import TensorType
 from irscope.passes.lifetimes.packed import FusedPlan
+from irscope.passes.memory.points import find_symbol
 from irscope.report.values import Provenance
 from irscope.session import Model
 from tests.tables import every
@@ -285,6 +286,12 @@ def test_a_long_row_is_joined_by_itself(columns: int, tmp_path: Path) -> None:
     plan = irscope.run(opened(main(body, f"%x: {wide}", joined), tmp_path), "xla-memory")["xla-memory"].value
     stored = sorted(storage.size for storage in plan.storages if not storage.is_output)
     assert stored == ([8 * columns * 4] if columns == 64 else [])
+
+
+def test_a_program_without_symbols_says_how_jax_exports_one() -> None:
+    with pytest.raises(IrscopeError, match="no symbol 'batch'") as caught:
+        find_symbol(irscope.load(DATA / "mlp_forward.mlir.gz").program, "batch")
+    assert "symbolic_shape" in (caught.value.hint or "")
 
 
 DUMP = DATA / "dump" / "retention.cpu_after_optimizations-buffer-assignment.txt"
