@@ -370,6 +370,11 @@ class Program:
         for function in self.functions.values():
             yield from function.graphs()
 
+    def changeable(self) -> Iterator[Graph]:
+        """Yield the bodies that transforms may change: without regions where the file's own nodes are to be written again, which hold
+        them as they were read."""
+        return (body for body in self.bodies() if body.owner is None or self.file_nodes is None)
+
     def weights(self) -> Iterator[Value]:
         """Yield every declared parameter, buffer and constant."""
         for body in self.bodies():

@@ -125,7 +125,7 @@ class FoldBatchNorm(Transform):
 
     def apply(self, graph: Graph, ctx: PassContext) -> bool:
         folded = left = 0
-        for body in list(ctx.program.bodies()):
+        for body in list(ctx.program.changeable()):
             for node in body:
                 if not plays(node, OpRole.FOLDABLE_NORM):
                     continue

@@ -63,7 +63,7 @@ def rewrite_greedily(patterns: Sequence[Pattern], ctx: PassContext) -> bool:
     ranked = sorted(patterns, key=lambda pattern: -pattern.benefit)
     changed = False
     for _ in range(ROUNDS):
-        if not any([_rewritten(node, ranked, ctx) for body in list(ctx.program.bodies()) for node in list(body)]):
+        if not any([_rewritten(node, ranked, ctx) for body in list(ctx.program.changeable()) for node in list(body)]):
             return changed
         changed = True
     ctx.sink.warn("IRS505", f"patterns still change the graph after {ROUNDS} rounds", hint="one may undo what another does")
@@ -253,7 +253,7 @@ class CommonSubexpressions(Transform):
         seen: dict[Graph, dict[Hashable, Node]] = {}
         removed = 0
         # Outer bodies come first, but a node inside may only take results of nodes before its owner: `_known` compares places.
-        for body in list(ctx.program.bodies()):
+        for body in list(ctx.program.changeable()):
             own = seen.setdefault(body, {})
             for node in body:
                 key = _key_of(node)

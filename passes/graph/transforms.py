@@ -66,11 +66,11 @@ class DeadCode(Transform):
 
     def apply(self, graph: Graph, ctx: PassContext) -> bool:
         removed = 0
-        bodies = list(ctx.program.bodies())
+        bodies, changeable = list(ctx.program.bodies()), set(ctx.program.changeable())
         kept: dict[Graph, bool] = {}
         # Inner regions come last in the list, so their nodes go first and free what they captured.
         for body in reversed(bodies):
-            node = body.last
+            node = body.last if body in changeable else None
             while node is not None:
                 before = node.prev
                 if not any(output.users for output in node.outputs) and not has_effect(node, kept):
@@ -79,7 +79,7 @@ class DeadCode(Transform):
                 node = before
             kept[body] = any(has_effect(node, kept) for node in body)
         weights = 0
-        for body in bodies:
+        for body in changeable:
             unread = [weight for weight in body.weights if not weight.users]
             body.remove_weights(unread)
             weights += len(unread)
@@ -120,7 +120,7 @@ class Fold(Transform):
         values = known.values
         folded = weights = 0
         branches = _take_branches(known, ctx)
-        for body in list(ctx.program.bodies()):
+        for body in list(ctx.program.changeable()):
             inside_function = body is not graph and body.owner is None
             if inside_function or _runs_often(body):
                 # What a loop's body computes may differ from step to step.
@@ -147,6 +147,7 @@ class Fold(Transform):
 def _take_branches(known: Inferred, ctx: PassContext) -> int:
     """Put the body that runs in the place of each node whose condition is a constant, outer ones first; return how many."""
     names: dict[Graph, set[str]] = {}
+    changeable = set(ctx.program.changeable())
     taken = 0
     for node, branch in known.branches.items():
         body = node.graph
@@ -154,6 +155,9 @@ def _take_branches(known: Inferred, ctx: PassContext) -> int:
             continue
         region = node.regions[branch.taken]
         if len(region.outputs) != len(node.outputs) or region.inputs:
+            continue
+        stays = body not in changeable or any(inner.regions for inner in region)
+        if ctx.program.file_nodes is not None and stays:  # graphs inside are written only as they were read, where they were
             continue
         root = root_of(body)
         yielded = splice(node, region, taken=names.setdefault(root, body_names(root)))

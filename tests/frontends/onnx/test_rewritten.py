@@ -304,6 +304,53 @@ def test_graphs_inside_nodes_read_what_took_the_place_of_their_values(tmp_path: 
         np.testing.assert_allclose(_run(target, given)[0], _run(path, given)[0], rtol=1e-4, atol=1e-4)
 
 
+def test_graphs_inside_nodes_stay_as_they_are_whatever_could_be_made_of_them(tmp_path: Path) -> None:
+    """What is written of a file holds them as they were read: sums of constants, twins and branches on constants in one of them stay."""
+    graphs = {}
+    for name in ("yes", "no"):
+        nested = helper.make_node(
+            "If",
+            ["always"],
+            [f"{name}.z"],
+            then_branch=helper.make_graph(
+                [helper.make_node("Identity", [f"{name}.t"], [f"{name}.s"])],
+                "inner",
+                [],
+                [helper.make_tensor_value_info(f"{name}.s", TensorProto.FLOAT, None)],
+            ),
+            else_branch=helper.make_graph(
+                [helper.make_node("Neg", [f"{name}.t"], [f"{name}.u"])],
+                "other",
+                [],
+                [helper.make_tensor_value_info(f"{name}.u", TensorProto.FLOAT, None)],
+            ),
+        )
+        nodes = [
+            helper.make_node("Add", ["one", "one"], [f"{name}.two"]),
+            helper.make_node("Mul", ["a", f"{name}.two"], [f"{name}.m"]),
+            helper.make_node("Mul", ["a", f"{name}.two"], [f"{name}.n"]),
+            helper.make_node("Add" if name == "yes" else "Sub", [f"{name}.m", f"{name}.n"], [f"{name}.t"]),
+            nested,
+        ]
+        graphs[name] = helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}.z", TensorProto.FLOAT, None)])
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Relu", ["x"], ["b"]),
+        helper.make_node("If", ["flag"], ["y"], then_branch=graphs["yes"], else_branch=graphs["no"]),
+        helper.make_node("If", ["always"], ["w"], then_branch=graphs["yes"], else_branch=graphs["no"]),
+        helper.make_node("Add", ["b", "y"], ["c"]),
+        helper.make_node("Add", ["c", "w"], ["r"]),
+    ]
+    given = {"x": (TensorProto.FLOAT, (3,)), "flag": (TensorProto.BOOL, ())}
+    path = _save(tmp_path / "model.onnx", nodes, given, ["r"], {"one": np.ones(1, np.float32), "always": np.asarray(True)})
+    target = tmp_path / "changed.onnx"
+    inputs = {"x": _floats(3), "flag": np.asarray(True)}
+    for passes in ("fold", "cse", "dce", "canonicalize", "inline", "cse,fold,canonicalize,dce"):
+        _rewrite(path, passes, target)
+        np.testing.assert_array_equal(_run(target, inputs)[0], _run(path, inputs)[0])
+        target.unlink()
+
+
 def test_a_function_keeps_its_body_where_nothing_in_it_changed(tmp_path: Path) -> None:
     function = helper.make_function(
         "own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
