@@ -537,11 +537,11 @@ class World:
         _operands_looked_at_once()
         library, symmetric = torch.library.Library("c10d", "IMPL"), torch.library.Library("symm_mem", "IMPL")
         self._libraries += [library, symmetric]
-        _SymmetricMemory(self._machine, self._count_in).install(core, symmetric)
-        for name in dir(self):
-            if name.startswith("op_"):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # that kernels for CUDA are replaced
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that kernels for CUDA are replaced, which a build with CUDA has
+            _SymmetricMemory(self._machine, self._count_in).install(core, symmetric)
+            for name in dir(self):
+                if name.startswith("op_"):
                     library.impl(name[3:], getattr(self, name), "CUDA", allow_override=True)
 
     def _rendezvous(self, url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Iterator[tuple[Any, int, int]]:
