@@ -51,7 +51,7 @@ TASKS: dict[str, tuple[Callable[[Path], Any], Sequence[Task]]] = {
                 ["device peak ~40.32 MiB at step", "Alive at step", "32.00 MiB", "cuBLAS workspace", "kept from the first forward"],
             ),
             ("Why is this tensor alive?", "2 tab down enter", ["nn.relu", "alive from step 1 to step 18", "`wide`"]),
-            ("Where does this branch go?", "8 down", ["┊", "pool]", "[math.add add]"]),
+            ("Where does this branch go?", "8 down", ["pool]", "[math.add add]"]),
             ("What saves most?", "2 W", ["half the width", "saves"]),
             ("Does it fit on an L4?", "D <l4> enter", ["fits", "l4 22.03 GiB"]),
             ("Does batch 64 fit on an L4?", "c <batch=64 l4> enter", ["fits", "batch=64 · l4 22.03 GiB"]),
