@@ -403,8 +403,9 @@ class Bounder:
         count, kind = max(counts, default=0), _element_kernel(spec, cost, counts)
         if kernel == "convolution" and spec.family is Family.QUANTIZATION:
             # What one place of the result needs is copied together for each element of the filter.
-            shapes = [shape for value in (node.inputs[3], node.outputs[0]) if (shape := self.types.type_of(value).shape)]
-            (_, _, *taps), (images, _, *places) = shapes if len(shapes) == 2 else ((0, 0), (0, 0))
+            weight = node.inputs[spec.codes.weight] if spec.codes is not None and len(node.inputs) > spec.codes.weight else None
+            taps, places = ((self.types.type_of(value).shape or ())[2:] if value is not None else () for value in (weight, node.outputs[0]))
+            images = (self.types.type_of(node.outputs[0]).shape or (0,))[0]
             count, kind = math.prod(self.number(size) or 0 for size in (images, *taps, *places)), "unfold"
         elif kind == "permute":
             count = sum(map(self.size, node.outputs)) // _FLOAT_BYTES

@@ -316,8 +316,9 @@ class Time(Analysis[Timing]):
             bounds = ctx.get(roofline) if sizes is None else roofline.at(ctx, sizes)
         if device.calibrated:
             nodes = timer.measured(entries, kinds, bounds, SESSIONS_TAKE if in_session else MODELS_TAKE)
-            if in_session and nodes:  # a run begins with a call, for which the first node waits
-                nodes[0] = replace(nodes[0], waits=device.overheads[SESSION_CALL].lo)
+            call = device.overheads.get(SESSION_CALL)
+            if in_session and nodes and call is not None:  # a run begins with it, and the first node waits
+                nodes[0] = replace(nodes[0], waits=call.lo)
         else:
             nodes = timer.timed(ctx.each(entries, "timing", len(entries)), kinds, bounds)
         seconds = max(sum(one.seconds + one.waits for one in nodes), bounds.least)

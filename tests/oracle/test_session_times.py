@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -85,10 +86,10 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, float
     return dict(found["seconds"])
 
 
-def predicted(form: str, folder: Path) -> Timing:
+def predicted(form: str, folder: Path, *, is_complete: bool = True) -> Timing:
     onnx.save(network(form), folder / f"{form}.onnx")
     timing = irscope.load(folder / f"{form}.onnx", device="this", ort_level="all").run([Time()])["time"].value
-    assert isinstance(timing, Timing) and timing.seconds is not None and not timing.unknown
+    assert isinstance(timing, Timing) and timing.seconds is not None and is_complete == (not timing.unknown)
     return timing
 
 
@@ -117,6 +118,14 @@ def test_the_card_and_the_pass_time_the_optimised_graph(
     assert any(taken["what"] == "ort-level" and taken["why"].startswith("for time: ") for taken in document["model"]["assumed"])
     assert main(["run", "--passes", "time", "--device", "this", "--ort-level", "off", path]) == 0
     assert "--ort-level all predicts which" in capsys.readouterr().err
+
+
+def test_integers_whose_rate_was_not_measured_have_no_time(recorded: dict[str, float], tmp_path: Path) -> None:
+    device = json.loads(calibration_file("this").read_text())
+    device["sessions"] = {"product": device["sessions"]["product"]}
+    del device["session_elements"], device["overheads"]
+    calibration_file("this").write_text(json.dumps(device))
+    assert predicted("unsigned", tmp_path, is_complete=False).high == math.inf
 
 
 def _measured() -> dict[str, float]:
