@@ -371,8 +371,7 @@ class Program:
             yield from function.graphs()
 
     def changeable(self) -> Iterator[Graph]:
-        """Yield the bodies that transforms may change: without regions where the file's own nodes are to be written again, which hold
-        them as they were read."""
+        """Yield the bodies that transforms may change: a file's own nodes are written again with their regions as they were read."""
         return (body for body in self.bodies() if body.owner is None or self.file_nodes is None)
 
     def weights(self) -> Iterator[Value]:

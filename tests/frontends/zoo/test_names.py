@@ -186,7 +186,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> None:
     found.__spec__ = ModuleSpec("transformers", None)
     found.logging = SimpleNamespace(set_verbosity_error=lambda: None)
     found.AutoConfig = SimpleNamespace(from_pretrained=lambda path, local_files_only, trust_remote_code, **options: _read(path, **options))
-    found.Words = Words
+    found.Words, found.PreTrainedModel = Words, nn.Module
     monkeypatch.setitem(sys.modules, "transformers", found)
     monkeypatch.setattr("irscope.frontends.zoo.packages.is_installed", lambda name: True)
     monkeypatch.setattr("irscope.frontends.zoo.load._installed_version", lambda name: "0")
