@@ -262,7 +262,7 @@ class Family:
     """Layouts that the same kernels run."""
 
     kernel: str
-    """What runs them when a language model generates: `irscope.frontends.generation.quantised` has them by these words."""
+    """The kernels that run them when a language model generates: `irscope.frontends.generation.quantised` has them by these words."""
     besides: str = ""
     """Memory that a kernel takes besides its output, for those that have a scheme."""
 
@@ -327,7 +327,7 @@ class PackedWeight:
     shape: tuple[int, ...] | None
     """Outputs and inputs, where the tensors tell."""
     tensors: tuple[str, ...]
-    """Where it is stored, codes first."""
+    """The tensors that store it, codes first."""
     group: int = 0
     """Neighbours that share a scale, where the tensors tell; 0 otherwise."""
 

@@ -23,7 +23,7 @@ from irscope.ops.spec import Family
 from irscope.passes.lifetimes.values import FUSED, Values
 
 _EMITTED: Final = 15
-"""How often a kernel may have an operator emitted (kAllowedCodeDuplication)."""
+"""Most times that a kernel may have an operator emitted (kAllowedCodeDuplication)."""
 _REDUCTIONS: Final = 5
 """A kernel with more reductions takes in no further one (kMaxReductionsInFusion)."""
 _PARTS: Final = 8
@@ -44,9 +44,9 @@ class Fusion:
         self._body = body
         self._reads: dict[Step, dict[Step, None]] = {}
         self._users: dict[Step, dict[Step | None, None]] = {}
-        """What reads each result at this time; None for the results of the graph."""
+        """The readers of each result at this time; None for the results of the graph."""
         self._inside: dict[Step, dict[Step, int]] = {}
-        """What kernels of several operators read, and how many of them read it."""
+        """Values that kernels of several operators read, and how many of them read each."""
         self._read_graph()
         self._order = self._from_results()
         self._place = {step: place for place, step in enumerate(self._order)}

@@ -38,7 +38,7 @@ class Values:
         self._sums: dict[Node, bool] = {}
         """Products of matrices, with whether they add something up."""
         self.operands: dict[Node, list[Value]] = {}
-        """What nodes read that the compiler has read something else."""
+        """Operands that the compiler reads where those of the graph are others."""
         self.library: dict[Node, Node] = {}
         """Nodes that the library computes in one kernel, with the one that makes its result."""
         self._alias()
