@@ -120,9 +120,13 @@ class Model:
 
     def times_a_session(self, device: DeviceProfile) -> bool:
         """Return whether the graph that ONNX Runtime's optimisations make is to be timed: on a device where its kernels were measured."""
+        return self.is_for_sessions and not self.program.traits.is_session and bool(device.sessions)
+
+    @property
+    def is_for_sessions(self) -> bool:
+        """True for a file that sessions of ONNX Runtime are made of, so that `as_session` opens it."""
         program = self.program
-        is_file = program.traits.runtime is Runtime.ONNXRUNTIME and program.format == "onnx" and bool(program.path)
-        return is_file and not program.traits.is_session and bool(device.sessions)
+        return program.traits.runtime is Runtime.ONNXRUNTIME and program.format == "onnx" and bool(program.path)
 
     def rebound(self, sizes: Mapping[str, int]) -> Model:
         """Return the same file read again with sizes for further symbols, and analysed again."""

@@ -19,7 +19,7 @@ from irscope.files import is_recording, write_stream
 from irscope.frontends.zoo.names import is_pattern
 from irscope.ir.graph import paused_gc
 from irscope.ir.printer import print_program
-from irscope.ir.program import Assumed, Runtime
+from irscope.ir.program import Assumed
 from irscope.passes.graph.transforms import Verify
 from irscope.passkit.base import Analysis, Pass, Transform
 from irscope.passkit.instruments import DumpOnChange, Instrument, SkipPasses, Timing
@@ -196,10 +196,7 @@ def _default_session(
     """Return the model as a session of ONNX Runtime on a processor has it, with the passes that predict what such a session counts: with
     its usual optimisations, and on no GPU that nobody named. None where no pass asks for it.
     """
-    program = model.program
-    if program.traits.runtime is not Runtime.ONNXRUNTIME or not program.path:
-        return None, (), ()
-    if program.format != "onnx" or not all(isinstance(one, Analysis) for one in passes):
+    if not model.is_for_sessions or not all(isinstance(one, Analysis) for one in passes):
         return None, (), ()
     settings = model.manager.settings
     if settings.chosen == DEFAULT:

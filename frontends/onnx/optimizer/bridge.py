@@ -283,8 +283,9 @@ def _unpacked(node: OrtNode) -> str:
 
 def _has_shape_of_operands(node: OrtNode) -> bool:
     """Return whether the result of one of ONNX Runtime's own operators is inferred from its operands."""
-    has_sizes = all(isinstance(node.attr(name), int) for name in ("K", "N"))
-    return node.domain == MICROSOFT and (node.op in _AS_FIRST or (node.op == _PACKED and has_sizes))
+    if node.domain != MICROSOFT:
+        return False
+    return node.op in _AS_FIRST or (node.op == _PACKED and all(isinstance(node.attr(name), int) for name in ("K", "N")))
 
 
 def _nodes(graph: OrtGraph) -> Iterator[onnx.NodeProto]:

@@ -96,6 +96,14 @@ class Engine(Timer, Protocol):
         ...
 
 
+def run_time(work: Work, times: int, clock: Callable[[], float]) -> float:
+    """Return how long so many calls take by a clock of this process."""
+    started = clock()
+    for _ in range(times):
+        work()
+    return clock() - started
+
+
 # ----------------------------------------------------------------------------------------------------
 # NumPy, where PyTorch is not installed: its threads cannot be set, so the clock on the wall counts.
 
@@ -144,10 +152,7 @@ class NumpyCpu:
         return {"operator": lambda: np.negative(small), "view": lambda: small.reshape(2, 2)}
 
     def seconds(self, work: Work, times: int) -> float:
-        started = time.perf_counter()
-        for _ in range(times):
-            work()
-        return time.perf_counter() - started
+        return run_time(work, times, time.perf_counter)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -283,7 +288,7 @@ _HOW = "irscope calibrate on this machine: lo is the median, hi the best that wa
 def record_of(engine: Engine, rates: Measurement, date: str, sessions: SessionRates | None = None) -> dict[str, object]:
     """Return the device file's content; `sessions` are the rates of ONNX Runtime's kernels."""
     best = _falling(rates.streams)
-    overheads = {name: _time(rate) for name, rate in rates.operators.items()}
+    calls = {**rates.operators, **(sessions.overheads if sessions else {})}
     record: dict[str, object] = {
         "name": "this" if engine.kind == "cpu" else "this-gpu",
         "title": engine.title,
@@ -293,6 +298,7 @@ def record_of(engine: Engine, rates: Measurement, date: str, sessions: SessionRa
         "matrix": _rates(rates.products),
         "kernels": {kind: _rates(by_type) for kind, by_type in rates.convolutions.items()},
         "sessions": {kind: _rates(by_type) for kind, by_type in (sessions.kernels if sessions else {}).items()},
+        "session_elements": {kind: _figure(rate, 1e9, "Gelement/s") for kind, rate in (sessions.elements if sessions else {}).items()},
         # A processor's vector rate is at most that of its matrix products.
         "vector": _rates({dtype: rate for dtype, rate in rates.products.items() if dtype in ("f32", "f64")}),
         "functions": _figure(rates.functions, 1e9, "Gelement/s"),
@@ -302,13 +308,10 @@ def record_of(engine: Engine, rates: Measurement, date: str, sessions: SessionRa
             for size, rate in best.items()
             if size != max(best)
         ],
-        "overheads": overheads,
+        "overheads": {name: _time(rate) for name, rate in calls.items()},
     }
     if "operator" in rates.operators:
         record["launch"] = _time(rates.operators["operator"])
-    if sessions:
-        record["session_elements"] = {kind: _figure(rate, 1e9, "Gelement/s") for kind, rate in sessions.elements.items()}
-        record["overheads"] = overheads | {name: _time(rate) for name, rate in sessions.overheads.items()}
     if engine.memory_bytes:
         record["memory"] = {"value": engine.memory_bytes, "unit": "B", "source": "here"}
     return record

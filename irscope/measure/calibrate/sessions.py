@@ -12,7 +12,7 @@ import onnxruntime as ort
 from onnx import helper, numpy_helper
 
 from irscope.devices.profile import KERNELS, SESSION_CALL, SESSION_OPERATOR
-from irscope.measure.calibrate.engine import Sample, Work
+from irscope.measure.calibrate.engine import Sample, Work, run_time
 
 _ELEMENTS: Final = {"f32": np.float32, "u8": np.uint8, "i8": np.int8, "i32": np.int32}
 _INTEGERS: Final = (("u8", "i8"), ("u8", "u8"), ("i8", "i8"))
@@ -51,10 +51,7 @@ class Sessions:
         self._clock = time.process_time if threads == 1 else time.perf_counter
 
     def seconds(self, work: Work, times: int) -> float:
-        started = self._clock()
-        for _ in range(times):
-            work()
-        return self._clock() - started
+        return run_time(work, times, self._clock)
 
     def kernels(self) -> Iterator[tuple[str, str, Callable[[], Sample]]]:
         """Yield kinds of kernels with the element types of their operands, and what measures one."""
@@ -89,7 +86,7 @@ class Sessions:
     def _repeated(
         self, ops: Sequence[str], element: str, shape: tuple[int, ...], result: str, given: Mapping[str, Any] | None = None, **attrs: Any
     ) -> Sample:
-        names = ["x", *(f"between{place}" for place in range(1, len(ops))), "y"]
+        names = _in_a_row(len(ops))
         nodes = [helper.make_node(op, [names[place], *(given or ())], [names[place + 1]], **attrs) for place, op in enumerate(ops)]
         return self._sample(nodes, element, list(shape), result, given or {}, float(np.prod(shape)) * len(ops))
 
@@ -151,7 +148,7 @@ class Sessions:
             names = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero"]
         attrs: dict[str, Any] = {"pads": [taps // 2] * 4, "group": groups, "kernel_shape": [taps, taps]}
         count = _IN_ROW if image == result and channels == results else 1
-        values = ["x", *(f"between{place}" for place in range(1, count)), "y"]
+        values = _in_a_row(count)
         nodes = [helper.make_node(op, [values[place], *names[1:]], [values[place + 1]], **attrs) for place in range(count)]
         amount = 2.0 * taps**2 * channels // groups * results * side**2 * count
         return self._sample(nodes, image, [1, channels, side, side], result, {"w": weight, **given}, amount, options)
@@ -180,6 +177,11 @@ class Sessions:
 
 
 _PRODUCT: Final = 2.0 * _ROWS * _SIDE * _SIDE
+
+
+def _in_a_row(count: int) -> list[str]:
+    """Return the names of what so many nodes hand on, from the input x to the result y."""
+    return ["x", *(f"between{place}" for place in range(1, count)), "y"]
 
 
 def _drawn(element: str, shape: tuple[int, ...]) -> np.ndarray:

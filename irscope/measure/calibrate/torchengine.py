@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from irscope.measure.calibrate.engine import Sample, Work
+from irscope.measure.calibrate.engine import Sample, Work, run_time
 from irscope.measure.machine import memory_bytes, processor_name
 
 _DTYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}
@@ -110,10 +110,7 @@ class TorchCpu(_Torch):
         torch.set_num_threads(self.threads)
         try:
             with torch.inference_mode():
-                started = self._clock()
-                for _ in range(times):
-                    work()
-                return self._clock() - started
+                return run_time(work, times, self._clock)
         finally:
             torch.set_num_threads(before)
 
