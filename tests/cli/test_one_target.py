@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import onnx
@@ -19,7 +19,7 @@ from irscope.tools import config
 from irscope.tui.header import header_lines
 from irscope.tui.text import UNICODE
 from tests.cli import wild_models
-from tests.tui.driving import drive
+from tests.tui.driving import drive, settle
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
@@ -48,22 +48,12 @@ FILES: dict[str, tuple[str, Mapping[str, int]]] = {
     "torchscript": ("models/net.pt", {}),
     "pt2": ("models/net.pt2", {}),
 }
-WILD: tuple[Callable[[], onnx.ModelProto], ...] = (
-    wild_models.yolo_grid,
-    wild_models.text_mask,
-    wild_models.text_axes,
-    wild_models.text_slices,
-    wild_models.vad_arithmetic,
-    wild_models.vad_flag,
-    wild_models.vad_squeeze,
-    wild_models.speech_reshape,
-    wild_models.loop_trips,
-    wild_models.scan_frames,
-    wild_models.sequence_length,
-    wild_models.one_hot_depth,
-    wild_models.two_causes,
+WILD = (
+    "yolo_grid text_mask text_axes text_slices vad_arithmetic vad_flag vad_squeeze speech_reshape loop_trips scan_frames sequence_length "
+    "one_hot_depth two_causes"
 )
-Answers = dict[str, tuple[object, object]]
+LIGHT = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
+"""Networks that ONNX is tested with, without their weights."""
 
 
 def output(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -103,8 +93,12 @@ def answers(
         yield "explain-peak", (of_summary(found["reports"][-1]["summary"]), fields["device"])
     table = json.loads(output(["run", "--format", "json", *options, *bind, path, path], capsys))
     yield "table of models", (table["rows"][0]["fields"]["peak"], table["device"])
+    beside = {key: value for key, value in table["rows"][0]["fields"].items() if not key.startswith("largest")}
+    assert {key: (value, fields[key]) for key, value in beside.items() if value != fields[key]} == {}
     rows = {row[0]: row[1] for row in csv.reader(io.StringIO(output(["run", "--format", "csv", *asked], capsys))) if len(row) > 1}
     yield "CSV", (int(rows["peak"]) if rows["peak"] else None, rows["device"])
+    texts = {key: "" if value is None else json.dumps(value).strip('"') for key, value in fields.items()}
+    assert {key: (text, rows.get(key)) for key, text in texts.items() if rows.get(key) != text} == {}
     page = folder / "page.html"
     output(["run", "--format", "html", "-o", str(page), *asked], capsys)
     matches = re.findall(r'<dt title="(?:device|tensor)_peak_bytes">[^<]*</dt><dd data-value="(\d+)"', page.read_text(encoding="utf-8"))
@@ -115,6 +109,13 @@ def answers(
         keys = [column["key"] for column in swept["tables"][0]["columns"]]
         key = "peak_bytes" if "peak_bytes" in keys else "tensor_peak_bytes"
         yield "sweep", (swept["tables"][0]["rows"][0][keys.index(key)], fields["device"])
+        free, *others = sizes
+        kept = [word for name in others for word in ("--bind", f"{name}={sizes[name]}")]
+        fit = json.loads(output(["fit", "--format", "json", "--memory", "4GiB", "--free", free, *options, *kept, path], capsys))
+        most = ",".join(f"{name}={size}" for name, size in {**sizes, free: fit["largest"]}.items())
+        there = json.loads(output(["run", "--format", "json", *options, "--bind", most, path], capsys))["card"]["fields"]["peak"]
+        same = there == (fit["device_peak_bytes"] or fit["peak_bytes"])
+        yield "fit, as the card at its size", (fields["peak"] if same else there, fields["device"])
 
 
 def python_answers(path: str, sizes: Mapping[str, int], device: str) -> Iterator[tuple[str, object]]:
@@ -124,9 +125,14 @@ def python_answers(path: str, sizes: Mapping[str, int], device: str) -> Iterator
     summary = irscope.run(model, "liveness", device=device)["liveness"].report().summary
     cells = {key: quantity(summary[key]).value for key in ("device_peak_bytes", "tensor_peak_bytes") if key in summary}  # type: ignore[arg-type]
     yield "irscope.run", (of_summary(cells), summary["device"])
+    if made.memory.peak.value is not None and not device:
+        results = drive(irscope.load(path, bind=sizes), settle).session.results
+        summed = results.sum_for(results.binding)
+        assert summed is not None and results.context.profile is not None
+        yield "UI", (summed.found.peak.value, results.context.profile.name)
 
 
-@pytest.fixture(params=[*FILES, "module", *(make.__name__ for make in WILD)])
+@pytest.fixture(params=[*FILES, "module", *WILD.split(), *(pytest.param(file.stem, marks=pytest.mark.slow) for file in LIGHT)])
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Mapping[str, int]]:
     if request.param in FILES:
         name, sizes = FILES[request.param]
@@ -135,8 +141,10 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Mapping[
         pytest.importorskip("torch")
         (tmp_path / "net.py").write_text(MODULE, encoding="utf-8")
         return f"{tmp_path / 'net.py'}:build", {}
-    made = next(make() for make in WILD if make.__name__ == request.param)
-    (tmp_path / "wild.onnx").write_bytes(made.SerializeToString())
+    for file in LIGHT:
+        if request.param == file.stem:
+            return str(file), {}
+    (tmp_path / "wild.onnx").write_bytes(getattr(wild_models, request.param)().SerializeToString())
     opened = irscope.load(tmp_path / "wild.onnx")
     return str(tmp_path / "wild.onnx"), {size.symbol: size.size for size in irscope.card(opened).sizes if size.is_open}
 
@@ -174,15 +182,7 @@ def test_the_first_lines_of_the_ui_are_the_cards(name: str) -> None:
     file, sizes = FILES[name]
     opened = irscope.load(SAMPLES / file, bind=sizes)
     made = irscope.card(opened)
-
-    async def look(app: object, pilot: object) -> None:
-        return None
-
-    app = drive(opened, look)
-    results = app.session.results
-    summed = results.sum_for(results.binding)
-    assert summed is not None and summed.found.peak.value == made.memory.peak.value
-    assert results.context.profile is not None and results.context.profile.name == made.device.name
+    results = drive(opened, settle).session.results
     first, second = ("".join(span.text for span in line) for line in header_lines(opened.program, 1, results, 160, UNICODE))
     assert made.device.name in first and "host" not in first
     assert second.startswith("fits") and "fits ?" not in second and "0 B" not in second
