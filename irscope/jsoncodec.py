@@ -79,10 +79,6 @@ def _is_default(field: dataclasses.Field[object], item: object) -> bool:
     return field.default_factory is not dataclasses.MISSING and item == field.default_factory()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Decoders, one a type.
-
-
 @functools.cache
 def _dataclass(kind: type, closed: bool) -> Decoder:
     hints = get_type_hints(kind)

@@ -245,7 +245,6 @@ def frames(node: Node | None) -> list[Mapping[str, object]]:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------
 # The log of models that PyTorch's allocator does not run: sizes as they are requested, each tensor at an address of its own.
 
 _GRAIN = 512
@@ -321,7 +320,6 @@ def _alone(address: int, size: int, block: int) -> Segment:
     return Segment(address, block, 0, False, False, (BlockState(address, block, size, "active_allocated"),))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Timelines for other viewers: PyTorch's memory snapshot, a Chrome trace, a table of steps.
 
 _PROTOCOL = 4
@@ -461,7 +459,6 @@ def _split(lines: Sequence[tuple[str, str]]) -> Iterator[tuple[str, tuple[str, s
     return ((name, line.rpartition(":")) for name, line in lines)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The log as a Chrome trace: counters over module calls and nodes, which ui.perfetto.dev and chrome://tracing open.
 
 _STEP = 1_000
@@ -534,7 +531,6 @@ def _event_times(log: AllocatorLog) -> list[float]:
     return times
 
 
-# ----------------------------------------------------------------------------------------------------
 # The timeline as a table: one row for each step of the run with the higher peak.
 
 

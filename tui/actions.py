@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 
 from irscope.immutable import immutable
 
-# ----------------------------------------------------------------------------------------------------
 # The actions of the UI. Key bindings, footer, command palette and help are all generated from these records.
 
 KEYS_WIDTH: Final = 26
@@ -186,7 +185,6 @@ def key_text(key: str) -> str:
     return _KEY_NAMES.get(key, key.replace("+", "-"))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The screens of the app, in the order of their keys. A screen is imported when it is first shown or asked for its keys.
 
 

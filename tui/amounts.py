@@ -25,7 +25,6 @@ from irscope.report.values import Provenance, bare, plain
 from irscope.tui.browse.outline import Group, Mask, Outline, Rows
 from irscope.tui.text import Symbols
 
-# ----------------------------------------------------------------------------------------------------
 # Interned columns of numbers, formulas and unknowns: compact, and fast to bind.
 
 Amount: TypeAlias = "Dim | float"
@@ -88,7 +87,6 @@ def _sort_key(value: Amount | None) -> float:
         return math.inf
 
 
-# ----------------------------------------------------------------------------------------------------
 # Bindings of symbols for display only: the model keeps its formulas.
 
 _HINT = "for example batch=8 length=128"
@@ -140,7 +138,6 @@ def parse_binding(text: str, symbols: Mapping[str, SymDim]) -> Binding:
     return Binding(env)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Numbers by row of the tree: a node's own, and for modules and functions the sum of their nodes.
 
 _ADDS = frozenset({Kind.BYTES, Kind.FLOPS, Kind.SECONDS, Kind.COUNT})

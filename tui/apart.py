@@ -65,7 +65,6 @@ def answer() -> None:
         pickle.dump(found, out)
 
 
-# ----------------------------------------------------------------------------------------------------
 # `irscope record` and `irscope simulate`, beside the screen that asked for them.
 
 

@@ -322,7 +322,6 @@ class IrscopeApp(App["BaseException"]):
         await self.action_quit()
 
 
-# ----------------------------------------------------------------------------------------------------
 # Detects changes of the opened file on disk.
 
 Stamp: TypeAlias = tuple[int, int] | None

@@ -32,7 +32,6 @@ _LEAST_BROKEN = 3
 """Rows of bars from which on the lowest may stand for what never changes."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # Bytes over steps: every column shows its highest step, so that no peak vanishes.
 
 
@@ -658,7 +657,6 @@ def runs(cells: Ints, look: Callable[[int], Span]) -> Line:
     return tuple(spans)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Histograms: sizes as bars across, values as bars upright.
 
 _LEAST_BAR = 4
@@ -800,7 +798,6 @@ def upright(histogram: Histogram, width: int, height: int, symbols: Symbols) -> 
     return [cut_line(line, width, symbols) for line in lines]
 
 
-# ----------------------------------------------------------------------------------------------------
 # A scatter of points under a roof, both axes logarithmic, drawn with braille dots: eight to a character.
 
 _LEAST_ACROSS, _LEAST_ROWS = 12, 3

@@ -47,7 +47,6 @@ from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
-# ----------------------------------------------------------------------------------------------------
 # The state of the compare screen: two models, or a model and a recording, over one axis and in tables.
 
 _MOST_HEADLINE = 4
@@ -536,7 +535,6 @@ class Compare:
         return [row for text in asks for row in wrap((Span(text, "faint" if text[:1] == "N" else "plain"),), width, "   ")]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The compare screen: two models, or a model and a recording of a real run, side by side.
 
 

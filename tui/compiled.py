@@ -347,7 +347,6 @@ def _numbers(values: Sequence[float | None]) -> Floats:
     return np.array([np.nan if one is None else one for one in values], dtype=np.float64)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Memory of eager and of what was compiled over the steps of the compiled program.
 
 

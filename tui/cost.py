@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from irscope.session import Model
 
 
-# ----------------------------------------------------------------------------------------------------
 # Least times of nodes summed up by node, operator kind or module, as arrays: large models have as many rows as nodes.
 
 By = Literal["layer", "module", "kind", "node"]
@@ -331,7 +330,6 @@ def _layers(times: NodeTimes) -> tuple[list[str], Ints]:
     return list(numbers), place[layer] if call else place
 
 
-# ----------------------------------------------------------------------------------------------------
 # The state of the cost screen: least times by node, operator kind or module, and the roofline plot.
 
 _PASS = "roofline{top=0}"
@@ -603,7 +601,6 @@ def _high(figure: object) -> float | None:
     return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
-# ----------------------------------------------------------------------------------------------------
 # The cost screen: least times on a device by module, operator kind or node, and where they stand under its roof.
 
 

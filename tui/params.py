@@ -32,7 +32,6 @@ from irscope.tui.text import Line, Span, cut_line, failure_lines, filled, note_l
 from irscope.tui.widgets.paint import Drawn, Prompt
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
-# ----------------------------------------------------------------------------------------------------
 # The state of the parameters screen: weights with their sizes, grouped or not, and what their values say once they were read.
 
 PASS, VALUES = "params", "params{values=true}"
@@ -455,7 +454,6 @@ def _count_cell(cell: object) -> int:
     return cell if isinstance(cell, int) else 0
 
 
-# ----------------------------------------------------------------------------------------------------
 # The parameters screen: weights by size, grouped by module, and histograms of sizes and values.
 
 

@@ -40,7 +40,6 @@ from irscope.tui.widgets.table import VirtualTable
 if TYPE_CHECKING:
     from irscope.tui.memory.run import RunMemory
 
-# ----------------------------------------------------------------------------------------------------
 # Reports of passes for the screen: any pass has one, so a pass of a user's own needs no code to be shown.
 
 Part: TypeAlias = Table | Series
@@ -356,7 +355,6 @@ def _apart(runs: Sequence[RunMemory]) -> str:
     return f": {runs[1].run.name} {more} {runs[0].run.name}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # The reports screen: any report of any pass, its numbers, tables and series.
 
 

@@ -335,7 +335,6 @@ def _counted(text: str) -> tuple[str | tuple[int, str], ...]:
     return tuple((len(part.lstrip("0")), part.lstrip("0")) if place % 2 else part for place, part in enumerate(parts))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The names of all rows as one text: little memory, and a word is found in it at once however many rows there are.
 
 
@@ -384,9 +383,6 @@ class RowTexts:
         lines = self._text.split("\n")[: self._count]
         return np.array([pattern.search(text) is not None for text in lines], dtype=np.bool_)
 
-
-# ----------------------------------------------------------------------------------------------------
-# A table of a report as rows.
 
 _SAMPLE = 100
 

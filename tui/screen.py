@@ -470,7 +470,6 @@ def write_new(stem: str, suffix: str, text: str) -> Path:
     raise UsageError(f"there are too many files called {clean}", hint="remove some of them")
 
 
-# ----------------------------------------------------------------------------------------------------
 # The top of the screen: the screens there are, and the totals.
 
 
@@ -534,7 +533,6 @@ class TotalsHeader(Painted):
         return self.strip(lines[y] if y < len(lines) else (), width)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The text of the help window, made from the table of actions.
 
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# ----------------------------------------------------------------------------------------------------
 # A priority queue of requests to the worker, which processes one at a time; independent of Textual.
 
 NOW, SOON, LATER = 0, 10, 20
@@ -130,7 +129,6 @@ class Queue:
             self._cancelled.set()
 
 
-# ----------------------------------------------------------------------------------------------------
 # Keeps Python's garbage collector from repeated full passes over a large model, which would delay the handling of keys.
 
 _SWITCH = 0.001
@@ -172,9 +170,6 @@ def look_again() -> None:
         gc.collect()
         gc.freeze()
 
-
-# ----------------------------------------------------------------------------------------------------
-# The navigation history.
 
 _MOST = 200
 
@@ -224,9 +219,6 @@ class History:
         self._at += by
         return self.place
 
-
-# ----------------------------------------------------------------------------------------------------
-# The session.
 
 FIRST_SCREEN = "browse"
 _MOST_KEPT = 20_000

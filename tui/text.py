@@ -15,7 +15,6 @@ from irscope.report.options import UNICODE as UNICODE_GLYPHS
 from irscope.report.options import Glyphs
 from irscope.report.printable import can_encode, display_width, legible, pad
 
-# ----------------------------------------------------------------------------------------------------
 # Lines of text in parts, each with a role that a widget gives a style: what view models hand to widgets.
 
 PartRole: TypeAlias = Literal["part0", "part1", "part2", "part3", "part4", "part5", "part6", "part7", "part8", "part9"]
@@ -149,7 +148,6 @@ def _span_pieces(span: Span, width: int) -> Iterator[Span]:
         yield span._replace(text=part)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The characters the UI draws with, in Unicode or plain ASCII.
 
 
@@ -250,7 +248,6 @@ def symbols_for(encoding: str, environ: Mapping[str, str]) -> Symbols:
     return replace(UNICODE, has_colours=False) if environ.get("NO_COLOR") else UNICODE
 
 
-# ----------------------------------------------------------------------------------------------------
 # An error as lines for a reader: what is wrong, where, what its code means, and what to do.
 
 

@@ -506,7 +506,6 @@ def _cannot(node: Node | None, why: str) -> UsageError:
     return UsageError(f"{where} cannot be written as an exported program: {why}", code="IRS368", hint="leave out the pass that made it")
 
 
-# ----------------------------------------------------------------------------------------------------
 # From irscope's operators back to ATen's.
 
 
@@ -565,10 +564,6 @@ def _is_read_as(node: Node, signature: Signature, args: Mapping[str, object]) ->
     while mine and mine[-1] is None:
         mine.pop()
     return inputs == mine and lowered.attrs == dict(node.attrs) and len(signature.results) == len(node.outputs)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The archive.
 
 
 def _write_archive(

@@ -608,7 +608,6 @@ _MASKS: Final = frozenset(
 """Functions of models that ask whether a mask hides anything."""
 
 
-# --------------------------------------------------------------------------------------------------
 # A checkpoint without weights: files as `from_pretrained` wants them, with the right headers and a hole where the values would be.
 
 _CODES: Final = {dtype: code for code, dtype in SAFETENSORS_DTYPES.items()}
@@ -683,7 +682,6 @@ def _write_hollow(path: Path, tensors: Mapping[str, tuple[DType, tuple[int, ...]
         file.truncate(8 + len(text) + end)
 
 
-# --------------------------------------------------------------------------------------------------
 # Generation with an assistant: a smaller model proposes tokens, and the model checks them in one forward.
 
 _LOOPS: Final = frozenset(("_sample", "_assisted_decoding"))

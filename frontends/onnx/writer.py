@@ -568,10 +568,6 @@ def _captured(node: onnx.NodeProto) -> set[str]:
     return set(captured_names(node)) if any(one.HasField("g") or one.graphs for one in node.attribute) else set()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Writing.
-
-
 class _Writer:
     """Writes a plan."""
 

@@ -190,7 +190,6 @@ class Compilations:
         }
 
 
-# --------------------------------------------------------------------------------------------------
 # What the partitioner decided: which results the forward keeps, which the backward computes anew.
 
 _PARTITION: Final = "irscope_partition"
@@ -334,10 +333,6 @@ def _number(size: Any) -> int | None:
     """Return a size that may be a symbol: what it was when the graph was made."""
     found = size if isinstance(size, int) else getattr(size.node, "hint", None)
     return int(found) if isinstance(found, int) else None
-
-
-# --------------------------------------------------------------------------------------------------
-# What Inductor generates.
 
 
 class Graphs:
@@ -576,10 +571,6 @@ def _saved(output: Any, why: Mapping[str, str]) -> Iterator[Saved]:
         if storage._cdata not in seen:
             seen.add(storage._cdata)
             yield Saved(operator_of(node), place_of(node), _number(storage.nbytes()), why.get(node.name, ""))
-
-
-# --------------------------------------------------------------------------------------------------
-# What Dynamo makes graphs of.
 
 
 class Breaks:

@@ -380,7 +380,6 @@ def _event_base(device: Device) -> type:
     return EventBase
 
 
-# --------------------------------------------------------------------------------------------------
 # Random number generators of the simulated device: their states, and no numbers.
 
 _HOST: Final = torch.Generator
@@ -465,7 +464,6 @@ def install_generators(devices: int) -> None:
     package.cuda.default_generators = tuple(DeviceGenerator(torch.device("cuda", number)) for number in range(devices))
 
 
-# --------------------------------------------------------------------------------------------------
 # Private pools of memory and CUDA graphs: what `torch.cuda.MemPool` and `torch.cuda.CUDAGraph` ask of their compiled halves.
 
 Handle: TypeAlias = tuple[int, int]

@@ -249,7 +249,6 @@ class Process:
         storage.__new__ = new
 
 
-# --------------------------------------------------------------------------------------------------
 # Pinned host memory: real memory of the plain allocator, known by its address and counted.
 
 _ALLOCATE: Final = 2
@@ -313,7 +312,6 @@ class PinnedMemory:
             ctypes.CFUNCTYPE(None, ctypes.c_uint64)(deleter)(context)
 
 
-# --------------------------------------------------------------------------------------------------
 # The thread of autograd's engine that works for the device, as far as it shows in the order of a backward.
 
 _PEEK: Final = re.compile(rb"\x48\x8d\x3d(.{4})(?:\x66|\x48)*\xe8.{4}\x48\x8b(?:\x80(.{4})|\x40(.)|\x00)", re.S)

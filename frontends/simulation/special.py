@@ -250,7 +250,6 @@ def _split_numbers(device: Device, sizes: Sequence[int], chunks: int) -> int:
     return 4 * len(sizes) + 1 + blocks
 
 
-# --------------------------------------------------------------------------------------------------
 # Kernels that a program brings along: custom operators whose kernels do not run here, extensions that are compiled for CUDA.
 
 _NO_DRIVER: Final = "active drivers"

@@ -85,7 +85,6 @@ def _decompressed(data: bytes, where: str) -> bytes:
     return b"".join(parts)
 
 
-# ----------------------------------------------------------------------------------------------------
 # What XLA writes with --xla_dump_to.
 
 

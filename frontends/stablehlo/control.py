@@ -38,10 +38,6 @@ def work_of(region: Region) -> int:
     return sum(operation.short not in _FREE for operation in region.operations)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Calls.
-
-
 @rule("call")
 def _call(use: Use) -> Sequence[Value]:
     return _called(use, use.operation.callee)
@@ -72,10 +68,6 @@ def _manual(use: Use) -> Sequence[Value]:
 @rule("map")
 def _map(use: Use) -> Sequence[Value]:
     return use.level.inline(use.operation.regions[0], use.operands, use.level.scope)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Branches and loops.
 
 
 @rule("if", "case")
@@ -198,7 +190,6 @@ def _scalar(use: Use, value: Value) -> int | None:
     return None
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reductions, windows, scatters, sorting.
 
 

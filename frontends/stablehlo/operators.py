@@ -12,7 +12,6 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
 from irscope.ir.types import TensorType, tensor
 
-# ----------------------------------------------------------------------------------------------------
 # Element by element: the operation's name, and the operator's.
 
 _SAME: Final[dict[str, str]] = {
@@ -176,10 +175,6 @@ def _hand_on(use: Use) -> Sequence[Value] | None:
     return use.operands[:1] if short != "tuple" else use.operands
 
 
-# ----------------------------------------------------------------------------------------------------
-# Constants, shapes.
-
-
 @rule("constant")
 def _constant(use: Use) -> Value | None:
     dense = use.attributes.get("value")
@@ -268,10 +263,6 @@ def _pad(use: Use) -> Value:
 def _dimension(use: Use) -> Value:
     made = use.one("tensor.dim", use.operands, {"axis": use.number("dimension", "dim")}, tensor(DType.I64, ()))
     return use.one("tensor.from_scalar", [made], {"dtype": use.type().dtype})
-
-
-# ----------------------------------------------------------------------------------------------------
-# Products.
 
 
 @rule("dot_general")
@@ -366,10 +357,6 @@ def _axes_of_entries(entries: Mapping[str, Attribute]) -> list[tuple[int, ...]]:
     return [tuple(number for name in group for number in integers(entries.get(name))) for group in names]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Indexing.
-
-
 @rule("gather", "dynamic_gather")
 def _gather(use: Use) -> Value | None:
     numbers = use.entries("dimension_numbers")
@@ -410,7 +397,6 @@ def _top_k(use: Use) -> Sequence[Value]:
     return made[0], use.one("tensor.to", [made[1]], {"dtype": wanted}, types[1] if len(types) > 1 else None)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Normalisations, linear algebra, signals, random numbers.
 
 
@@ -459,10 +445,6 @@ def _rng(use: Use) -> Value:
     words = (*use.operation.words, str(use.attributes.get("rng_distribution", use.attributes.get("distribution", ""))))
     distribution = "NORMAL" if "NORMAL" in words else "UNIFORM"
     return use.sizes_or("random.between", use.operands[:2], {"distribution": distribution})
-
-
-# ----------------------------------------------------------------------------------------------------
-# Other devices.
 
 
 def group_of(use: Use) -> int:

@@ -397,7 +397,6 @@ class Use:
         return self.one(op, [*inputs, shape_operand], attrs)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Constants and attributes as numbers.
 
 
@@ -500,7 +499,6 @@ def _unwrapped(part: str) -> str:
     return part.rstrip(":")
 
 
-# ----------------------------------------------------------------------------------------------------
 # What is not known stays under its own name.
 
 

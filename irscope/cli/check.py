@@ -127,7 +127,6 @@ _MOST_LINES: Final = 20
 """Failures that stand above the table; it has all."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # The JSON document as types, from which docs/check.schema.json is generated.
 
 
@@ -231,10 +230,6 @@ def _plain(value: object) -> int | float | bool | None:
     return value if isinstance(value, int | float) else None
 
 
-# ----------------------------------------------------------------------------------------------------
-# For people.
-
-
 def headline(checked: Checked) -> list[str]:
     """Return the verdict, then what is behind it."""
     exceeded, unjudged, failed = checked.of("exceeded"), checked.of("unjudged"), checked.failed_models
@@ -336,7 +331,6 @@ def _change(verdict: Judged) -> str:
     return "" if verdict.change is None else f"{verdict.change:+.2%}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # JUnit XML, as test reports of CI systems read it: a suite a model, a case a budget.
 
 
@@ -376,7 +370,6 @@ def _xml(text: str) -> str:
     return f'"{text}"'
 
 
-# ----------------------------------------------------------------------------------------------------
 # Annotations, which GitHub shows beside the lines of a change.
 
 
@@ -406,7 +399,6 @@ def _property(text: str) -> str:
     return _escaped_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-# ----------------------------------------------------------------------------------------------------
 # A table in Markdown, for a comment or the summary of a job.
 
 

@@ -215,7 +215,6 @@ def _csv(model: Model, lifetimes: str) -> Iterable[str]:
     return renderer("csv")(Document("", model.info(), (model.marked(report),)), RenderOptions())
 
 
-# ----------------------------------------------------------------------------------------------------
 # What `irscope export` writes of the model itself: a named one as a file, or a file with its nodes in another order.
 
 MODEL_KINDS = ("onnx", "pt2", "pt")

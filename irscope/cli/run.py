@@ -418,7 +418,6 @@ def _exit_code(args: argparse.Namespace, model: Model, reports: Sequence[Report]
     return strict_code(args, [model], reports) or (ExitCode.PARTIAL if any(report.partial for report in reports) else ExitCode.OK)
 
 
-# --------------------------------------------------------------------------------------------------
 # What a page about a model shows beside its card: the passes that it runs, at which sizes, and the drawing of the graph.
 
 PAGES: Final = ("html", "md", "md-issue")

@@ -140,7 +140,6 @@ def _comparable_name(text: str) -> str:
     return key or text.lower()
 
 
-# ----------------------------------------------------------------------------------------------------
 # What a run is analysed for: a device, a version of torch and its allocator's options.
 
 DEFAULT_DEVICE = "h200"

@@ -163,7 +163,6 @@ class DeviceProfile:
         return rate.hi / self.bandwidth.hi if rate is not None and self.bandwidth is not None else None
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reading one device's JSON record: its form by the types below, so that a mistake is named with its place; then units and sources.
 
 RATES = {f"{unit}/s": float(FLOPS.units[unit]) for unit in ("GFLOP", "TFLOP", "PFLOP")}

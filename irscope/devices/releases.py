@@ -133,7 +133,6 @@ def release_named(text: str) -> Release:
     return release
 
 
-# ----------------------------------------------------------------------------------------------------
 # ONNX Runtime: releases whose sessions are predicted, and how an earlier one differs from the newest that is known.
 
 NEWEST_ORT: Final = "1.31"

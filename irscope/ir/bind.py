@@ -15,7 +15,6 @@ from irscope.ir.graph import Attr, Value
 from irscope.ir.program import Observed, Program, observed_versions
 from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, TupleType, Type, map_of, optional, sequence, tensor, tuple_of
 
-# ----------------------------------------------------------------------------------------------------
 # Which symbol a name means: its own name, or what people call the axis that it is the size of.
 
 BATCH = frozenset({"batch", "batch_size", "bs", "N"})
@@ -92,7 +91,6 @@ def _on_axis(program: Program, axis: int) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Replacing symbols of a program by numbers.
 
 _MAX_ELEMENTS = 64
@@ -280,7 +278,6 @@ class _Binder:
         return attr
 
 
-# ----------------------------------------------------------------------------------------------------
 # What a user adds to a command line so that more of a model is known: sizes for symbols, types for inputs. Every hint that names such
 # options gets them here, so that they name what the model has and hold values that it allows.
 

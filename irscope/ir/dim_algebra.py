@@ -38,7 +38,6 @@ from irscope.ir.dim_poly import (
     sample_points,
 )
 
-# ----------------------------------------------------------------------------------------------------
 # Making what polynomials consist of: symbols, and operations whose bounds follow from their arguments.
 
 MAX_NAME_LENGTH = 200
@@ -94,7 +93,6 @@ def lone_atom(dim: Dim) -> Atom | None:
     return None
 
 
-# ----------------------------------------------------------------------------------------------------
 # Division of symbolic dimensions: floor division, remainder, exact quotients.
 
 MAX_DIVISION_STEPS = 2_000
@@ -453,7 +451,6 @@ def substitute(a: Dim, value: Callable[[Atom], Dim]) -> Dim:
     return result
 
 
-# ----------------------------------------------------------------------------------------------------
 # Comparing symbolic dimensions: three-valued answers, maxima, minima and broadcasting.
 
 MAX_ARGUMENTS = 64

@@ -11,7 +11,6 @@ from weakref import WeakValueDictionary
 from irscope.budget import spend
 from irscope.errors import UsageError
 
-# ----------------------------------------------------------------------------------------------------
 # Values of formulas at a few bindings of their symbols: cheap evidence that a proof is not worth looking for.
 
 Point: TypeAlias = "dict[Atom, int]"
@@ -74,7 +73,6 @@ def falls(values: Sequence[int]) -> bool:
     return any(far < near - STEEP for near, far in zip(values[1::2], values[2::2], strict=True))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Interval arithmetic for dimensions, and a small search that tightens the bounds of differences.
 
 Interval: TypeAlias = "tuple[int | None, int | None]"
@@ -415,7 +413,6 @@ def _tangled(poly: Raw) -> list[Atom]:
     return list(dict.fromkeys(atom for mono in poly for atom in mono if not shared.isdisjoint(atom.names)))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Formula text of symbolic dimensions, which irscope.ir.dims reads back.
 
 
@@ -469,7 +466,6 @@ def monomial_text(atoms: tuple[Atom, ...]) -> str:
     return "*".join(parts)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Symbolic dimensions: interned integer polynomials over symbols, floor divisions, remainders, maxima and minima.
 
 Dim: TypeAlias = "int | SymDim"

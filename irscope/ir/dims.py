@@ -185,7 +185,6 @@ def _limits(atom: Atom) -> str:
     return f"it is from {atom.lo} to {atom.hi}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reading dimension formulas, as irscope prints them and as exporters write them. Nothing is evaluated as code.
 
 T = TypeVar("T")

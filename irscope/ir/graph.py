@@ -798,7 +798,6 @@ def _forget_inputs(node: Node) -> None:
             _drop_user(value, node)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Walking a graph with its regions without recursion, in runs of nodes that follow one another on one level.
 
 
@@ -881,10 +880,6 @@ def paused_gc() -> Iterator[None]:
         if was_enabled:
             _Promoted.promote()
             gc.enable()
-
-
-# ----------------------------------------------------------------------------------------------------
-# Names of values that stay unique.
 
 
 class Names:

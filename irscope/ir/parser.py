@@ -40,7 +40,6 @@ from irscope.ir.spelling import (
 )
 from irscope.ir.types import UNKNOWN_TYPE, Type
 
-# ----------------------------------------------------------------------------------------------------
 # Reading attribute values, literals, and the whole `{key=value, ...}` of a node.
 
 # A number may also be followed by the next key, where a comma was forgotten: then it is not the start of a formula.
@@ -163,7 +162,6 @@ def _separated(text: str, at: int, closing: str, opened: int) -> int:
     raise TextProblem(f"a comma or {closing} is missing", at)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reading where nodes come from: scopes, their classes, and locations in the source.
 
 MAX_CALLERS = 250
@@ -255,7 +253,6 @@ def _make_loc(match: re.Match[str], caller: Loc | None) -> Loc:
     return Loc(file, line, function, statement, caller)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reading what stands inside a graph or function of the text form: declarations, nodes, regions and returns.
 
 MAX_REGION_DEPTH = 1_000
@@ -544,7 +541,6 @@ class BodyReader:
         raise TextProblem('this cannot stand here; a node ends with {attributes} @scope !"source" ("file":line), in this order', at)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reading the text form `.irs`: one statement a line; graphs that are still open are kept on a stack.
 
 MAX_LINE = 1_000_000

@@ -139,7 +139,6 @@ class Loc:
         return f"{self.file}:{self.line}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Where the values of parameters, buffers and constants are: in the graph when small, else in a file, unread.
 
 Scalar: TypeAlias = bool | int | float | complex | str

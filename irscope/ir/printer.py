@@ -13,7 +13,6 @@ from irscope.ir.places import Loc, Scope
 from irscope.ir.program import ALL_RESULTS, FORMAT_TRAITS, INFERRED, Program, Traits, is_unstated, mentions
 from irscope.ir.spelling import TEXT_VERSION, attrs_text, label_text, loc_text, name_text, op_text, payload_text, quote, scope_text
 
-# ----------------------------------------------------------------------------------------------------
 # The names under which a text shows the values of a program.
 
 
@@ -91,7 +90,6 @@ def _defined(run: Run) -> chain[Value]:
     return chain(run.graph.inputs, run.graph.weights, outputs) if run.opens else chain(outputs)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Printing programs in the text form `.irs`: one node a line, read back exactly by `irscope.ir.parser`.
 
 _CHUNK_LINES = 4096

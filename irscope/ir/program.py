@@ -15,7 +15,6 @@ from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value, paused_gc, r
 from irscope.ir.places import Scope
 from irscope.ir.types import MapType, OptionalType, SequenceType, TensorType, TupleType, Type
 
-# ----------------------------------------------------------------------------------------------------
 # When a run of the model made each storage and when it let go of it: known for models that were watched, not for files.
 
 
@@ -56,7 +55,6 @@ def observed_versions(graph: Graph) -> tuple[int, ...]:
     return tuple(graph.versions[facet] for facet in (Facet.TOPOLOGY, Facet.ATTRS, Facet.DECLARED))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Weights in few bits, as quantisers store them: several tensors for one weight.
 
 
@@ -123,7 +121,6 @@ class PackedPart:
     """Parameters that it counts for: all of them at its codes, none at scales and other tensors beside them."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # What runs a model, and what its file says of that: passes ask this, not which format a program was read from.
 
 
@@ -188,7 +185,6 @@ FORMAT_TRAITS: Final[Mapping[str, Traits]] = {
 """Traits that the text form need not repeat, as they follow from the format that a program was read from."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # A whole model: its main graph, functions, symbols and where it came from.
 
 TRAINS: Final = "trains"
@@ -392,7 +388,6 @@ class Program:
         return (weight for weight in self.weights() if weight.role is Role.PARAMETER)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Types that a file does not state. A text states those of all results; the line `meta "inferred"` names the ones that the file did not.
 
 INFERRED: Final = "inferred"
@@ -419,7 +414,6 @@ def state_no_more(program: Program) -> None:
                 program.declared[output] = output.type.with_shape(None)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Another program like one: to be bound to sizes, which takes less than to read the file again.
 
 
@@ -486,7 +480,6 @@ def _copied_graph(graph: Graph, values: dict[Value, Value], declared: Mapping[Va
     return made
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which tensor types and symbols a program mentions.
 
 PLAIN_ATTRS = frozenset({bool, int, float, complex, str, type(None)})
@@ -562,7 +555,6 @@ def _tensors_within(type_: Type) -> list[TensorType]:
     return tensor_types
 
 
-# ----------------------------------------------------------------------------------------------------
 # What a program holds, facet by facet, in numbers: whether one has changed.
 
 

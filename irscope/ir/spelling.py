@@ -169,7 +169,6 @@ def payload_text(data: Payload) -> str:
     return ""
 
 
-# ----------------------------------------------------------------------------------------------------
 # What all readers of the text form share: where an error is, quoted strings, and names of sizes.
 
 STRING = r'"(?:[^"\\]++|\\.)*+"'
@@ -245,7 +244,6 @@ def _visible(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reading the spelling of types: `f32[2,3]`, `i64[*]`, `f32[2,3]<3,1>@cuda:0`, `seq(f32[])`, `map(i64, f32[2])`.
 
 Symbols = Callable[[str], Dim] | None

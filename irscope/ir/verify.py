@@ -16,7 +16,6 @@ from irscope.ir.program import PLAIN_ATTRS, Program, mentions
 from irscope.ir.spelling import MAX_NESTING
 from irscope.ir.types import Type
 
-# ----------------------------------------------------------------------------------------------------
 # What the verifier collects: problems that name the node as the text form shows it.
 
 MAX_FINDINGS = 100
@@ -71,7 +70,6 @@ def graph_words(graph: Graph) -> str:
     return f"region {graph.name!r} of {graph.owner.name}" if graph.owner is not None else f"graph @{graph.name}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Rules on how nodes and graphs are linked; all other rules can only be checked where these hold.
 
 _CODE = "IRS120"
@@ -137,7 +135,6 @@ def _linked_nodes(graph: Graph, findings: Findings) -> list[Node]:
     return nodes
 
 
-# ----------------------------------------------------------------------------------------------------
 # Rules on values: defined once and before they are read, listed with their readers, named apart.
 
 _FEW = 4
@@ -279,7 +276,6 @@ def _values_of(graph: Graph) -> Iterator[Value]:
         yield from node.outputs
 
 
-# ----------------------------------------------------------------------------------------------------
 # The rules of the IR. A program that breaks none of them can be printed, analysed and changed safely.
 
 

@@ -36,7 +36,6 @@ def memory_bytes() -> int | None:
         return None
 
 
-# ----------------------------------------------------------------------------------------------------
 # NVIDIA's management library, where its package is installed: the device's name, the driver, and energy.
 
 NAMELESS_GPU = "NVIDIA GPU"
@@ -118,7 +117,6 @@ def _decoded(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which machine, device and versions a recording is of.
 
 

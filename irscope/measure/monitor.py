@@ -202,10 +202,6 @@ def _source() -> Source:
     return Elsewhere()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Linux, from /proc and /sys.
-
-
 class Linux:
     """Everything that the kernel tells without privileges; RAPL's counters are often for root alone."""
 
@@ -369,10 +365,6 @@ def _number(path: Path) -> int | None:
     return int(text) if text.lstrip("-").isdecimal() else None
 
 
-# ----------------------------------------------------------------------------------------------------
-# Other systems, by psutil.
-
-
 class Elsewhere:
     """Readings of psutil; none where it is not installed."""
 
@@ -413,7 +405,6 @@ class Elsewhere:
         }
 
 
-# ----------------------------------------------------------------------------------------------------
 # A GPU, by NVIDIA's management library.
 
 _REASONS: Final = {

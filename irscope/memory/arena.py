@@ -10,7 +10,6 @@ from irscope.errors import UsageError
 from irscope.memory.caching.blocks import SHIFT, FreeList
 from irscope.memory.caching.device import Counters, OutOfMemory
 
-# ----------------------------------------------------------------------------------------------------
 # Chunks of the arena: what a request gets, and what is left over of a region.
 
 IN_USE: Final = 0
@@ -83,7 +82,6 @@ def absorb(chunk: Chunk, after: Chunk) -> None:
     after.key = RELEASED
 
 
-# ----------------------------------------------------------------------------------------------------
 # How much more the arena asks the device for when nothing free is large enough.
 
 Strategy = Literal["next_power_of_two", "same_as_requested"]
@@ -146,7 +144,6 @@ def _single(number: float) -> float:
     return float(struct.unpack("f", struct.pack("f", number))[0])
 
 
-# ----------------------------------------------------------------------------------------------------
 # The arena itself: malloc, free, reserve, shrink, and what ONNX Runtime's counters say.
 
 _PAGE: Final = 4096

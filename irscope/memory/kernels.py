@@ -10,7 +10,6 @@ from irscope.immutable import immutable
 from irscope.memory.tape import TEMPORARY, WORKSPACE, Spread, Tape
 from irscope.ops.spec import Drop, Gemm, GemmPath, MemoryEvent, Result, Take, Unknown, Workspace
 
-# ----------------------------------------------------------------------------------------------------
 # cuBLAS and cuBLASLt workspaces: their sizes, and whether they are kept, by release of torch and by architecture.
 
 _KIB = 1 << 10
@@ -50,7 +49,6 @@ def workspace_policy(target: Target) -> WorkspacePolicy:
     return WorkspacePolicy((cublas,), {"cublas": (cublas,), "own alone": (lt,)}.get(release.lt_workspace, (cublas, lt)))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The temporary memory of kernels, interleaved with the allocation of their results.
 
 

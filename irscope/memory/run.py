@@ -118,7 +118,6 @@ class Lives:
         return Tape(events=events, sizes=self.sizes.tolist(), starts=[0, len(events)], spans=[Span("all", 0, 1)])
 
 
-# ----------------------------------------------------------------------------------------------------
 # Step by step, where an allocator answered: parts that add up to what it counts, and the categories of a training program.
 
 RESIDENT = ("parameter", "buffer", "input")

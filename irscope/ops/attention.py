@@ -16,7 +16,6 @@ from irscope.ops.scratch.composites import attention_rows
 from irscope.ops.scratch.sdpa import encoder_layer_rule, multi_head_rule, sdpa_rule
 from irscope.ops.spec import SIZES, Absent, Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 
-# ----------------------------------------------------------------------------------------------------
 # Attention: every query looks at every key; the score of each pair goes through softmax and weighs the values.
 
 
@@ -254,7 +253,6 @@ _ATTENTION = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Attention operators of ONNX Runtime: projections folded in, packed operands, caches that are shared or paged.
 
 
@@ -532,7 +530,6 @@ _ATTENTION_ORT = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Whole parts of transformers as one operator: multi-head attention with its projections, encoder layers, experts.
 
 

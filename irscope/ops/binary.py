@@ -38,7 +38,6 @@ from irscope.ops.scratch.reductions import power_rule
 from irscope.ops.spec import Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, OnReals, apply, as_objects, has_reals, is_symbolic, numpy_dtype, objects, settle
 
-# ----------------------------------------------------------------------------------------------------
 # Functions of two tensors, or of a tensor and a number, whose sizes broadcast.
 
 OnArrays = Callable[[Any, Any], Any]
@@ -422,7 +421,6 @@ _MORE = (
 _BINARY = (*_ARITHMETIC, *_LOGIC, *_MORE)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Comparisons: two tensors, or a tensor and a number, give truth values.
 
 
@@ -547,7 +545,6 @@ _COMPARISON = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Differences of neighbours along an axis.
 
 

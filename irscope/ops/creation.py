@@ -37,7 +37,6 @@ from irscope.ops.scratch.ordering import dropout_rule, multinomial_rule, randper
 from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import dims_array, is_symbolic, numpy_dtype, objects, settle, static_shape
 
-# ----------------------------------------------------------------------------------------------------
 # Tensors made from sizes and numbers, and numbers made from tensors.
 
 
@@ -437,10 +436,6 @@ _QUERIES = (
 )
 
 _CREATION = (*_FILLED, *_RANGES, *_QUERIES)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Random numbers, and dropout.
 
 
 def _shaped(name: str, attrs: str, summary: str, **facts: Unpack[Facts]) -> OpSpec:

@@ -22,7 +22,6 @@ from irscope.ops.scratch.reductions import is_finite_rule, is_inf_rule
 from irscope.ops.spec import SIZES, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op
 from irscope.ops.values import Array, OnReals, apply, objects
 
-# ----------------------------------------------------------------------------------------------------
 # Integer functions of sizes that may be symbolic. What cannot be decided becomes an unknown with the bounds it has.
 
 
@@ -137,7 +136,6 @@ def _is_zero_possible(value: Dim) -> bool:
     return (low is None or low <= 0) and (high is None or high >= 0)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Functions of one tensor, element by element, and sums and extremes of many tensors of one shape.
 
 Kind = Literal["same", "float", "bool", "real", "real float"]
@@ -435,7 +433,6 @@ _VARIADIC = (
 _ELEMENTWISE = (*_UNARY, *_COMPLEX, *_VARIADIC)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Activation functions. Costs count the operations of each formula, exp and its like as transcendental.
 
 
@@ -662,7 +659,6 @@ _GATED = (
 
 _ACTIVATION = (*_SIMPLE, *_GATED)
 
-# ----------------------------------------------------------------------------------------------------
 # Kernels that a compiler generated of several operators: it says what they compute and move.
 
 _COUNTED: Final = ("matmul", "elementwise", "transcendental", "reduction")

@@ -45,10 +45,6 @@ def _whole(call: OpCall, name: str) -> tuple[Dim, ...]:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------
-# Products and convolutions.
-
-
 def _infer_dot(call: OpCall) -> Type:
     a, b = call.tensor("a"), call.tensor("b")
     dtype = dtype_attr(call, a.dtype)
@@ -156,7 +152,6 @@ _PRODUCTS = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reductions and windows by any function, whose operations for each element are counted.
 
 
@@ -240,7 +235,6 @@ _REDUCTIONS = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Moving: broadcasts, padding between elements, slices at computed places, gathers and scatters over any axes, sorting.
 
 
@@ -386,7 +380,6 @@ def _read_by_gather(call: OpCall) -> Dim | None:
     return None if made is None or indices is None else made + indices
 
 
-# ----------------------------------------------------------------------------------------------------
 # Element by element, where no other family has the function.
 
 
@@ -405,10 +398,6 @@ _FUNCTIONS = (
     _each("bessel_i1e", "Tensor x", per_element(0, 1), "Modified Bessel function, scaled."),
     _each("reduce_precision", "Tensor x, *, int exponent_bits=8, int mantissa_bits=23", per_element(), "Rounds to a format of fewer bits."),
 )
-
-
-# ----------------------------------------------------------------------------------------------------
-# Random bits and collectives.
 
 
 def _gathered(factor: int) -> Infer:

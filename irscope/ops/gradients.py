@@ -34,7 +34,6 @@ from irscope.ops.scratch.reductions import accumulator, reduce_in
 from irscope.ops.spec import CostRule, Facts, Family, OpCall, OpSpec, UnknownCost, numel, op
 from irscope.ops.spec import sizes as sizes_for_cost
 
-# ----------------------------------------------------------------------------------------------------
 # What backward kernels take besides their results.
 
 _SINGLE = 4
@@ -413,10 +412,6 @@ def many_rule(scratch: Scratch) -> None:
         scratch.result(index)
     if pieces:
         scratch.drop(pieces)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The records.
 
 
 def _results(call: OpCall) -> tuple[Type, ...]:

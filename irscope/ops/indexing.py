@@ -30,7 +30,6 @@ from irscope.ops.scratch.ordering import (
 from irscope.ops.spec import SIZES, CostRule, Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle, static_shape
 
-# ----------------------------------------------------------------------------------------------------
 # Reading elements at positions that other tensors name.
 
 
@@ -429,7 +428,6 @@ _INDEXING = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Writing elements to positions that other tensors name, and masked replacement.
 
 _REDUCTIONS: dict[str, Any] = {

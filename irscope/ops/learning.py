@@ -14,7 +14,6 @@ from irscope.ops.rules import broadcast_shapes, dtype_attr, like, moved, per_ele
 from irscope.ops.spec import SIZES, Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.values import Array, objects
 
-# ----------------------------------------------------------------------------------------------------
 # Classical machine learning (the ai.onnx.ml operators). `kept` are the weights that the file has in attributes of the node.
 
 
@@ -225,7 +224,6 @@ _LEARNING = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Steps of optimizers, and gradients, as ONNX has them.
 
 
@@ -302,10 +300,6 @@ _TRAINING = (
         summary="Gradients for the first `count` tensors of a value computed from them; the cost is unknown.",
     ),
 )
-
-
-# ----------------------------------------------------------------------------------------------------
-# Tensors of strings.
 
 
 def _infer_concat(call: OpCall) -> Type:

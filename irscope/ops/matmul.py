@@ -21,7 +21,6 @@ from irscope.ops.scratch.gemm import addmm_rule, addmv_rule, baddbmm_rule, einsu
 from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle
 
-# ----------------------------------------------------------------------------------------------------
 # Matrix products: plain, batched, fused with what follows, and Einstein sums.
 
 
@@ -362,7 +361,6 @@ _MATMUL = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Less common products of vectors and matrices: inner and outer ones, chains, powers.
 
 
@@ -512,7 +510,6 @@ _PRODUCTS = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Einstein sums: sizes from the equation, costs of contracting the operands from left to right.
 
 

@@ -32,7 +32,6 @@ from irscope.ops.scratch.ordering import pad_rule, roll_rule, windows_rule
 from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, as_ints, as_objects, is_symbolic, settle, static_shape
 
-# ----------------------------------------------------------------------------------------------------
 # Operators that only move elements: copies, concatenation, padding, rearrangement.
 
 
@@ -401,7 +400,6 @@ _MOVE = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Operators that trade channels for space and windows for columns.
 
 
@@ -541,7 +539,6 @@ _REARRANGE = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Layouts with channels in blocks, as ONNX Runtime's CPU kernels like them.
 
 

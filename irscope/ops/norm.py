@@ -30,7 +30,6 @@ from irscope.ops.scratch.reductions import (
 from irscope.ops.spec import SIZES, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op, sizes
 from irscope.ops.values import Array, is_symbolic, settle
 
-# ----------------------------------------------------------------------------------------------------
 # Normalizations: by batch, layer, group or instance statistics, and those fused with what stands before them.
 
 
@@ -349,7 +348,6 @@ _NORM = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Softmax and its relatives, and normalisation to length one.
 
 

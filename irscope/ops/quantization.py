@@ -18,7 +18,6 @@ from irscope.ops.rules import broadcast_shapes, dtype_attr, like, moved, product
 from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, UnknownCost, numel, op, sizes
 from irscope.ops.values import Array, numpy_dtype, round_to
 
-# ----------------------------------------------------------------------------------------------------
 # Quantizing, dequantizing, and elementwise work on quantized tensors.
 
 _PARAMETERS = "int axis=1, int block_size=0, float? scale_value, int? zero_point_value"
@@ -288,7 +287,6 @@ _QUANTIZATION = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Matrix products of integers and of weights that are stored with few bits.
 
 
@@ -475,7 +473,6 @@ _QUANTIZED_MATMUL = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Layers that PyTorch's TorchScript files hold with packed 8-bit weights: their results' types come from the reader of the file.
 
 _REQUANTIZING = 2

@@ -35,9 +35,6 @@ from irscope.ops.scratch.folding import (
 from irscope.ops.spec import Absent, CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op
 from irscope.ops.values import Array, as_objects, has_reals, is_symbolic, objects, settle
 
-# ----------------------------------------------------------------------------------------------------
-# Reductions over some or all axes.
-
 Kind = Literal["same", "sum", "float", "bool", "count"]
 Reducer = Callable[[OpCall, Array, "tuple[int, ...]"], Any]
 
@@ -435,7 +432,6 @@ _DOUBLE = (
 _REDUCTION = (*_PLAIN, *_DOUBLE)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Losses, with the reduction they end in.
 
 

@@ -12,7 +12,6 @@ from irscope.ir.types import ScalarType, SequenceType, Shape, TensorType, Type, 
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.spec import CostRule, Infer, Lists, OpCall, RuleError, UnknownCost, numel
 
-# ----------------------------------------------------------------------------------------------------
 # Pieces that the rules of many families share: operands, broadcasting, plain results, costs per element.
 
 
@@ -158,7 +157,6 @@ def total_bytes(types: Sequence[Type | None]) -> Dim:
     return dim
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which element type arithmetic on several operands gives: PyTorch's rules, which for equal types are everyone's.
 
 DEFAULT_FLOAT = DType.F32
@@ -256,7 +254,6 @@ def to_float(dtype: DType) -> DType:
     return DEFAULT_FLOAT if dtype.is_integer or dtype is DType.BOOL else dtype
 
 
-# ----------------------------------------------------------------------------------------------------
 # Sizes that come as values of operands: what they say, and what is left where they are unknown.
 
 MOST_AXES = 64
@@ -359,7 +356,6 @@ def replaced(shape: Sequence[Dim], axis: int, *sizes: Dim) -> tuple[Dim, ...]:
     return (*shape[:axis], *sizes, *shape[axis + 1 :])
 
 
-# ----------------------------------------------------------------------------------------------------
 # What the rules of arithmetic-heavy families share: results like an operand, checks of sizes, costs of products.
 
 

@@ -30,7 +30,6 @@ from irscope.ops.rules import axis_attr, dtype_attr, free, handed_on, moved, rep
 from irscope.ops.spec import Absent, CostRule, Facts, Family, Item, Known, Lists, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import as_ints
 
-# ----------------------------------------------------------------------------------------------------
 # Lists, tuples, optional values and dictionaries of tensors.
 
 
@@ -357,7 +356,6 @@ _SEQUENCE = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Control flow: operators with regions, whose arguments and results the passes carry through.
 
 

@@ -22,7 +22,6 @@ from irscope.ops.schema import AliasMark, Schema, parse_schema
 if TYPE_CHECKING:
     import numpy as np
 
-# ----------------------------------------------------------------------------------------------------
 # One use of an operator: types, known values and attributes, but no graph.
 
 Known: TypeAlias = "np.ndarray[Any, Any]"
@@ -287,7 +286,6 @@ Infer: TypeAlias = Callable[[OpCall], "Type | Sequence[Type]"]
 Evaluate: TypeAlias = Callable[[OpCall], "Known | Sequence[Known | None] | None"]
 
 
-# ----------------------------------------------------------------------------------------------------
 # What PyTorch's kernels ask the CUDA allocator for, in order.
 
 TakeKind: TypeAlias = Literal["temporary", "workspace"]
@@ -359,7 +357,6 @@ class NeedsNumbers(Exception):
     """Raised by a rule whose choice of kernels depends on a size that is a formula or unknown."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # How PyTorch lays out results; the rules are in irscope.ops.layouts.
 
 
@@ -373,7 +370,6 @@ class StridesRule:
     """True where results may lie otherwise than in the order of the axes even where all operands do."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # Lists whose elements are known one by one.
 
 
@@ -425,7 +421,6 @@ class Lists(Protocol):
 ListRule: TypeAlias = Callable[[Lists], None]
 
 
-# ----------------------------------------------------------------------------------------------------
 # What ONNX Runtime's CPU kernels do with memory, where it is not the usual: a new buffer for each result and nothing else.
 
 
@@ -463,10 +458,6 @@ class OrtKernel:
     takes: Takes | None = None
     takes_first: bool = False
     """True where it does so before it asks for its results."""
-
-
-# ----------------------------------------------------------------------------------------------------
-# The record.
 
 
 class Family(enum.Enum):

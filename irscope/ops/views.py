@@ -29,7 +29,6 @@ from irscope.ops.rules import (
 from irscope.ops.spec import SIZES, Facts, Family, Known, OpCall, OpSpec, RuleError, op
 from irscope.ops.values import static_shape
 
-# ----------------------------------------------------------------------------------------------------
 # Views that pick or reorder elements without moving them.
 
 _FAR = 2**31 - 1
@@ -391,7 +390,6 @@ _VIEWS = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Views that cut a tensor into several.
 
 _MOST_DROPPED = 4096

@@ -22,7 +22,6 @@ from irscope.ops.scratch.images import resize_rule
 from irscope.ops.spec import SIZES, Family, Known, OpCall, RuleError, numel, op, sizes
 from irscope.ops.values import Array
 
-# ----------------------------------------------------------------------------------------------------
 # Height and width of an encoded image, read from its header without decoding it.
 
 _JPEG_2000 = b"\x00\x00\x00\x0cjP  \r\n\x87\n"
@@ -103,7 +102,6 @@ def _portable(data: bytes) -> tuple[int, int] | None:
     return int(fields[1]), int(fields[0])
 
 
-# ----------------------------------------------------------------------------------------------------
 # Resizing images and sampling them at given places.
 
 _MAX_DENOMINATOR = 1 << 12
@@ -296,7 +294,6 @@ _RESIZE = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Non-maximum suppression: boxes that overlap a better one are dropped.
 
 

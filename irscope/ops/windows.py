@@ -28,7 +28,6 @@ from irscope.ops.scratch.composites import max_pool_indices
 from irscope.ops.scratch.images import adaptive_avg_pool_rule, avg_pool_rule, conv_rule, conv_transpose_rule, max_pool_rule, roi_align_rule
 from irscope.ops.spec import SIZES, Absent, CostRule, Family, OpCall, RuleError, UnknownCost, numel, op, sizes
 
-# ----------------------------------------------------------------------------------------------------
 # Sizes of sliding windows: how far a convolution or pooling reaches along each spatial axis.
 
 
@@ -136,9 +135,6 @@ def image_layout(call: OpCall, name: str, spatial: int) -> Layout | None:
         return Layout(batch, image[-1], image[:-1], True)
     return Layout(batch, image[0], image[1:])
 
-
-# ----------------------------------------------------------------------------------------------------
-# Convolutions.
 
 _WINDOW = "int[] kernel_shape=[], int[] strides=[], int[] pads=[], int[] dilations=[], int groups=1, str auto_pad='NOTSET'"
 
@@ -327,7 +323,6 @@ _CONV = (
 )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Pooling: windows, whole images, fixed result sizes, regions.
 
 WINDOW = "int[] kernel_shape, int[] strides=[], int[] pads=[], int[] dilations=[], str auto_pad='NOTSET', bool ceil_mode=False"

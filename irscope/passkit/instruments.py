@@ -16,7 +16,6 @@ from irscope.passkit.base import Pass
 from irscope.report.printable import one_line
 from irscope.report.table import Table
 
-# ----------------------------------------------------------------------------------------------------
 # What instruments are told about a run, and the hooks they may have.
 
 Kind = Literal["analysis", "transform"]
@@ -57,7 +56,6 @@ class Instrument:
         return True
 
 
-# ----------------------------------------------------------------------------------------------------
 # Instruments that come with irscope: timing, dumps of the graph when it changed, statistics, progress.
 
 

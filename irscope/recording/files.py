@@ -245,7 +245,6 @@ def _numbered_lines(stream: BinaryIO, where: str) -> Iterator[tuple[int, bytes, 
         yield number, text, text.endswith(b"\n")
 
 
-# ----------------------------------------------------------------------------------------------------
 # Writing recordings, line by line, so that what a failing run has told so far is in the file.
 
 

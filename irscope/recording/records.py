@@ -401,7 +401,6 @@ LINES: Mapping[str, type[Line]] = {
 }
 
 
-# ----------------------------------------------------------------------------------------------------
 # What follows from a recording's events: bytes alive over the run.
 
 WORKSPACE = "workspace"

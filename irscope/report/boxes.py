@@ -361,10 +361,6 @@ class BoxTree:
                 yield flow, origin, trunk
 
 
-# ----------------------------------------------------------------------------------------------------
-# Which nodes are near some.
-
-
 def nodes_near(start: Iterable[Node], hops: int, graph: Graph, most: int | None = None) -> list[Node]:
     """Return the nodes of a graph that are at most so many edges away from some, with what is inside their regions; no more than `most` if
     given.
@@ -390,10 +386,6 @@ def outermost(node: Node, graph: Graph) -> Node | None:
     while at is not None and at.graph is not graph:
         at = at.graph.owner if at.graph is not None else None
     return at
-
-
-# ----------------------------------------------------------------------------------------------------
-# Making the tree.
 
 
 class _Builder:
@@ -538,10 +530,6 @@ def _number_anew(tree: BoxTree, where: list[int]) -> None:
             box.children = tuple([number[child] for child in box.children])
     tree.boxes = boxes
     where[:] = [number.get(place, 0) for place in where]
-
-
-# ----------------------------------------------------------------------------------------------------
-# Placing what is visible.
 
 
 @immutable(slots=False)
@@ -792,10 +780,6 @@ def _spread_segments(
     if measure.turns is not None:
         begins, ends = [float(round(at)) for at in begins], [float(round(at)) for at in ends]
     return list(zip(begins, ends, strict=True))
-
-
-# ----------------------------------------------------------------------------------------------------
-# What boxes and lines say.
 
 
 def bytes_of(values: Iterable[Value]) -> Dim | None:

@@ -636,7 +636,6 @@ def _cut_end(text: str, width: int, ellipsis: str) -> str:
     return f"{text.rstrip()}{ellipsis}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # The card for pages: everything it says, nothing cut or left out for want of room.
 
 

@@ -12,7 +12,6 @@ from irscope.report.table import Column, Mark, Series
 from irscope.report.units import humanise
 from irscope.report.values import Cell, Number, Quantity, bare
 
-# ----------------------------------------------------------------------------------------------------
 # Fits the points of a series into the columns of a chart: each column takes its highest point, so no peak vanishes.
 
 _LARGEST = 1e100
@@ -68,9 +67,6 @@ def highest(places: Sequence[Number], heights: Sequence[Number | None], count: i
         held = inside[-1:] or held
     return chosen
 
-
-# ----------------------------------------------------------------------------------------------------
-# A small chart of a series in text.
 
 _HEIGHT = 8
 _NARROWEST = 20
@@ -148,7 +144,6 @@ def _mark_lines(marks: Sequence[Mark], places: Sequence[Number], count: int, gly
     return lines
 
 
-# ----------------------------------------------------------------------------------------------------
 # A line through points, drawn with dots.
 
 

@@ -104,10 +104,6 @@ class Drawing:
         return self.opened or self.tree.readable()[0]
 
 
-# ----------------------------------------------------------------------------------------------------
-# What stands on boxes and edges.
-
-
 def box_label(box: Box) -> str:
     """Return a box's name, cut to fit."""
     return cut_name(legible(within_module(box)), _LONGEST)
@@ -169,10 +165,6 @@ class _Widths:
 
 def _box_measure(tree: BoxTree) -> Measure:
     return Measure(_Widths(tree), _HEIGHT, _HEADING, _GAP, _ROWS, _BORDER)
-
-
-# ----------------------------------------------------------------------------------------------------
-# SVG.
 
 
 _LEGEND: Final = 480
@@ -283,10 +275,6 @@ def _svg_line(line: Line, ident: str) -> str:
     head = f' marker-end="url(#{ident}-head)"' if line.has_head else ""
     kind = "edge back" if line.is_back else "edge"
     return f'<path class="{kind}" d="{path}"{head}><title>{escape(flow_title(line.values))}</title></path>\n'
-
-
-# ----------------------------------------------------------------------------------------------------
-# Pages.
 
 
 @cache

@@ -85,7 +85,6 @@ def _is_large(items: Iterable[object]) -> bool:
     return any(isinstance(item, Mapping | list | Fields | Items) for item in items)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Summaries, tables and series as they stand in the JSON document.
 
 

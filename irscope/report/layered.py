@@ -167,10 +167,6 @@ def _with_bends(links: Sequence[Link], down: Sequence[tuple[int, int]], back: se
     return list(segments)
 
 
-# ----------------------------------------------------------------------------------------------------
-# The order within layers.
-
-
 def _order(rows: list[list[int]], segments: Sequence[Segment], layer: Sequence[int], count: int) -> int:
     """Sort the rows so that few segments cross; returns how many do."""
     above: list[list[int]] = [[] for _ in layer]
@@ -244,7 +240,6 @@ def _crossings(rows: Sequence[Sequence[int]], below: Sequence[Sequence[int]], pl
     return total
 
 
-# ----------------------------------------------------------------------------------------------------
 # Columns: where boxes and bends stand from left to right.
 
 

@@ -74,10 +74,6 @@ def render_issue(document: Document, options: RenderOptions) -> Iterator[str]:
     yield f"<sub>Written by {md_text(document.writer)}.</sub>\n"
 
 
-# ----------------------------------------------------------------------------------------------------
-# Texts.
-
-
 def md_text(raw: str) -> str:
     """Return any text within a line: it shows as it is, whatever it holds."""
     text = legible(raw)
@@ -106,10 +102,6 @@ def _bold(raw: str) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
-
-
-# ----------------------------------------------------------------------------------------------------
-# The card.
 
 
 def _card(card: Card) -> Iterator[str]:
@@ -152,10 +144,6 @@ def _metadata(card: Card) -> Iterator[str]:
         yield f"library_name: {json.dumps(library)}\n"
     yield "tags:\n" + "".join(f"- {json.dumps(legible(tag).replace(' ', '-'))}\n" for tag in [*tags, "irscope"])
     yield "---\n\n"
-
-
-# ----------------------------------------------------------------------------------------------------
-# Reports.
 
 
 def _section(report: Report, options: RenderOptions) -> Iterator[str]:

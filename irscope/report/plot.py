@@ -228,10 +228,6 @@ def svg_text(raw: str) -> str:
     return escape(legible(raw))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Pictures in files.
-
-
 def check_plot(path: Path) -> None:
     """Raise UsageError before any work where a picture could not be written in the end."""
     if path.suffix.lower() != ".svg":

@@ -80,7 +80,6 @@ def _load_renderer(name: str, renderers: Mapping[str, str]) -> object:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------
 # Writing an answer where the user wants it: to a file, a folder or a stream.
 
 

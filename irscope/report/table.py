@@ -344,7 +344,6 @@ def check_columns(title: str, columns: Sequence[Column], data: Mapping[str, Sequ
         raise PassError(f"the columns of table {title!r} have different lengths: {sizes}", code="IRS510")
 
 
-# ----------------------------------------------------------------------------------------------------
 # A report's summary as a flat list: each value with its path and its kind.
 
 _SUFFIXES = {"bytes": Kind.BYTES, "flops": Kind.FLOPS, "seconds": Kind.SECONDS, "ratio": Kind.RATIO, "count": Kind.COUNT}

@@ -20,7 +20,6 @@ from irscope.report.table import Column, Entry, Group, Table, grouped
 from irscope.report.units import Kind
 from irscope.report.values import Cell, Quantity, bare
 
-# ----------------------------------------------------------------------------------------------------
 # Aligned columns of text that fit a terminal: long names are cut where they are equal, and a column that has no room is named.
 
 GAP = "  "
@@ -112,7 +111,6 @@ def fit_columns(columns: Sequence[GridColumn], width: int | None) -> Grid:
     return Grid(tuple(columns[number] for number in shown), tuple(widths[number] for number in shown), tuple(hidden))
 
 
-# ----------------------------------------------------------------------------------------------------
 # A report's summary as text: names with their values, and groups of one make side by side.
 
 _STEP = "  "
@@ -178,7 +176,6 @@ def _in_matrix(entry: Entry, writer: CellWriter, options: RenderOptions) -> str:
     return cut_middle(text, _LONGEST_FORMULA, options.glyphs.ellipsis) if is_formula else text
 
 
-# ----------------------------------------------------------------------------------------------------
 # The document for a reader at a terminal.
 
 ROWS = 20

@@ -51,7 +51,6 @@ def apart(problem: Problem) -> list[Numbers]:
     return np.split(order, cuts)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Placing buffers one after the other, each into a gap that those already placed leave open.
 
 
@@ -66,7 +65,6 @@ def place_in_order(problem: Problem, order: Numbers, *, tightest: bool) -> Numbe
     return offsets
 
 
-# ----------------------------------------------------------------------------------------------------
 # Orders in which buffers may be placed: which of them matters most.
 
 _SHARPNESS = 4
@@ -115,7 +113,6 @@ class Preferences:
         return total
 
 
-# ----------------------------------------------------------------------------------------------------
 # Better orders for many buffers: what came to lie too high is placed earlier the next time.
 
 _SHAKE = 0.002
@@ -152,7 +149,6 @@ class Promotion:
         return offsets
 
 
-# ----------------------------------------------------------------------------------------------------
 # Offsets for buffers in one arena: quick orders first, then a search as long as there is time.
 
 _SIMPLE = "simple orders"
@@ -466,7 +462,6 @@ def _restart_length(position: int) -> int:
     return length
 
 
-# ----------------------------------------------------------------------------------------------------
 # What other planners would do with the same buffers, and whether a plan holds.
 
 T = TypeVar("T")

@@ -258,7 +258,6 @@ def with_own(script: Script, made: StepSetup, options: LoadOptions) -> StepSetup
     return replace(made, **own, **({} if script.loss is None else {"loss": script.loss}))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Models and steps with values, for the process that records them.
 
 FACTORY = "irscope.tools.capture:make"

@@ -53,9 +53,6 @@ EXAMPLE: Final = 'for example "peak < 8GiB", "flops < +2%" or "unknown = 0"'
 Status: TypeAlias = Literal["ok", "exceeded", "unjudged"]
 Told: TypeAlias = Callable[[int, int, str], None]
 
-# ----------------------------------------------------------------------------------------------------
-# What budgets may be about.
-
 UNKNOWN_PARTS: Final = ("unknown_ops", "unknown_tensors", "unknown_weights")
 NUMBERS: Final[Mapping[str, Kind]] = {
     **{figure.key: figure.kind for figure in FIGURES.values() if figure.is_budgetable},
@@ -127,7 +124,6 @@ def read_budget(text: str, where: str = "budget", line: int = 0) -> Budget:
     return Budget(text, name, operator, signed, ("share" if measure is SHARE else "amount") if sign else "", line)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The file: irscope.toml, or [tool.irscope] of pyproject.toml.
 
 
@@ -381,10 +377,6 @@ def _said(name: str, type_: str) -> str:
     return type_ if name == SOLE else f"{name}={type_}"
 
 
-# ----------------------------------------------------------------------------------------------------
-# The baseline.
-
-
 @immutable
 class Bounded:
     """A number with what is known of its interval."""
@@ -475,10 +467,6 @@ def _stored_number(quantity: Quantity) -> int | float | Bounded | None:
     if quantity.lo is None and quantity.hi is None:
         return parts[0]
     return Bounded(*parts)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Judging.
 
 
 @immutable

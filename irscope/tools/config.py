@@ -99,10 +99,6 @@ def _is_path(text: str) -> bool:
     return text.endswith(".json") or "/" in text or os.sep in text
 
 
-# ----------------------------------------------------------------------------------------------------
-# The device.
-
-
 @immutable
 class Chosen:
     """A device, and why it is this one."""

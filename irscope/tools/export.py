@@ -31,9 +31,6 @@ COLOURINGS = ("class", "flops", "bytes", "memory", "parameters")
 """Criteria that boxes can be coloured by: the class of the operator, or their share of a measure."""
 _LONGEST_ATTR = 120
 
-# ----------------------------------------------------------------------------------------------------
-# What is counted for each box.
-
 MEASURES: Final[Mapping[str, tuple[str, Kind]]] = {
     "flops": ("arithmetic", Kind.FLOPS),
     "bytes": ("bytes read and written", Kind.BYTES),
@@ -135,9 +132,6 @@ def _weights(tree: BoxTree) -> list[Amount]:
     return amounts
 
 
-# ----------------------------------------------------------------------------------------------------
-# Colours.
-
 _FAMILIES: Final = (
     ("products, convolutions, attention", "#bcd9f0", "#0072b2", "CONTRACTION CONVOLUTION ATTENTION RECURRENT SIGNAL LEARNING"),
     ("normalization, softmax, reductions", "#c5e8da", "#009e73", "NORMALIZATION SOFTMAX REDUCTION POOLING"),
@@ -209,10 +203,6 @@ def _orange(share: float) -> str:
     return "#" + "".join(f"{round(255 - (255 - end) * part):02x}" for end in _FULL)
 
 
-# ----------------------------------------------------------------------------------------------------
-# What is known of a box.
-
-
 def facts_of(tree: BoxTree, amounts: Amounts | None) -> Callable[[Box], list[tuple[str, str]]]:
     """Return a function that tells what is known of a box, for whoever points at it."""
 
@@ -258,7 +248,6 @@ def _short(value: object) -> str:
     return text if len(text) <= _LONGEST_ATTR else f"{text[:_LONGEST_ATTR]}..."
 
 
-# ----------------------------------------------------------------------------------------------------
 # What is drawn of a model, and folded how far.
 
 PICTURE_KINDS: Final = ("svg", "html")

@@ -670,7 +670,6 @@ def _device_need(memory: DeviceMemory, counter: str, place: tuple[str, str, str]
     return Need(central, *place, least=least, most=most, unbounded=memory.unbounded, is_modelled=amount.provenance is not Provenance.EXACT)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reports of the largest sizes at which a model fits into memory.
 
 _FEW = 6

@@ -142,7 +142,6 @@ def _runs(made: Generator, wish: Wish, lengths: Sequence[int]) -> tuple[_Stretch
     return runs
 
 
-# ----------------------------------------------------------------------------------------------------
 # Times: until the first token, and for each one after it.
 
 UNITS: Final = {"time_to_first_token": Kind.SECONDS, "time_a_token": Kind.SECONDS, "tokens_a_second": Kind.NUMBER}

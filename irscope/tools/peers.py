@@ -126,7 +126,6 @@ def find_peers(text: str) -> list[Peer]:
     return peers
 
 
-# ----------------------------------------------------------------------------------------------------
 # Every difference between a counter and irscope, operator by operator, until nothing is left.
 
 _OTHER_FLOPS = "no matrix product: irscope counts it, {peer} does not"
@@ -239,7 +238,6 @@ def _leaves(costs: Costs) -> Iterator[tuple[Node, Cost]]:
         yield entry.node, entry.total
 
 
-# ----------------------------------------------------------------------------------------------------
 # onnx-tool, which counts ONNX files without running them.
 
 
@@ -271,7 +269,6 @@ def count_onnx_tool(model: Model) -> Counted:
 _NAMES = {"f16": "FLOAT16", "f32": "FLOAT", "f64": "DOUBLE", "i64": "INT64", "i32": "INT32", "i8": "INT8", "u8": "UINT8", "bool": "BOOL"}
 
 
-# ----------------------------------------------------------------------------------------------------
 # What counters say of a model, as a report.
 
 _NOTES = (

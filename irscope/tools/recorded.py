@@ -39,7 +39,6 @@ _STEP: Final = "(optimizer)"
 PHASES: Final = ("data", "forward", "backward", "optimizer")
 
 
-# ----------------------------------------------------------------------------------------------------
 # How far a recording can be trusted.
 
 
@@ -112,7 +111,6 @@ def beside_least(seconds: float, least: float | None, title: str) -> str:
     return f", {seconds / least:,.1f} times the least time of {title}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # The least time of a recorded operator, from the types of what it read and made.
 
 
@@ -233,10 +231,6 @@ def roofline_for(recording: Recording, device: str = "") -> Roofline | None:
             pass
     profile = catalogued(recording.header.device.name)
     return Roofline(profile) if profile is not None else None
-
-
-# ----------------------------------------------------------------------------------------------------
-# Times as tables whose rows add up.
 
 
 @dataclass(slots=True)
@@ -370,10 +364,6 @@ def _grouped(spent: Spent, name: str, key: Callable[[OpRecord], str], title: str
         count = len(left) if label != _BETWEEN and label != "sum" else None if label == _BETWEEN else sum(len(one.ops) for one in groups)
         rows.append((label, count, *numbers))
     return Table.of(rows, (Column(name), Column("count", Kind.COUNT), *spent.columns), title)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The card.
 
 
 def recording_document(recording: Recording, device: str = "", rows: int | None = None) -> Document:
@@ -575,10 +565,6 @@ def _versions_text(recording: Recording) -> str:
     return ", ".join(f"{name} {versions[name]}" for name in names if name in versions) or recording.header.executor
 
 
-# ----------------------------------------------------------------------------------------------------
-# Memory over a step.
-
-
 def peak_parts(recording: Recording, *, workspaces: bool = True) -> dict[str, int]:
     """Return the bytes by category at the highest moment of the recorded step; they add up to its peak, with the workspaces of kernels or
     without.
@@ -652,9 +638,6 @@ def machine_panels(recording: Recording) -> list[Panel]:
     return [panel for series in machine_series(recording) for panel in panels_of(series)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Pictures.
-
 STEP_PICTURES: Final = {
     "nodes": "time by node of a training step",
     "memory": "memory over a training step",
@@ -717,10 +700,6 @@ def latency_panels(found: Mapping[int, Recording]) -> list[Panel]:
     """Time of a step against the size of the batch, with its phases."""
     series = batches_series(found)
     return panels_of(series)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Several sizes of the batch.
 
 
 def phase_seconds(recording: Recording) -> dict[str, float]:

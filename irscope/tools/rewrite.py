@@ -123,7 +123,6 @@ def _check(program: Program, path: Path, model: Model, names: Mapping[Value, str
         )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Whether two programs compute the same, node by node.
 
 
@@ -311,7 +310,6 @@ def open_nodes_of(model: Model) -> NodeFile:
     return open_nodes(Path(model.program.path), model.options.method)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Orders in which some operators stay together: those that one node of the file was lowered to.
 
 
@@ -371,7 +369,6 @@ def group_order(problem: OrderProblem, groups: Groups, wanted: Sequence[int], se
     return min((near, order), key=lambda order: problem.peak(groups.expanded(order)))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Torch modules and exported programs with the order of operators that needs least memory.
 
 

@@ -399,7 +399,6 @@ def _with(options: Options, settings: Sequence[Setting]) -> Options:
     return replace(options, alloc_conf=",".join(confs), settings=(*options.settings, *(one.change for one in settings if one.change)))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Combinations of a program's options: each is simulated once, and what is worth it of memory, time and money is named.
 
 SCHEMA: Final = "irscope.grid/1"

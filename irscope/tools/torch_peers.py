@@ -138,7 +138,6 @@ def _operand_with_type(given: object, is_tensor: bool, types: Inferred) -> objec
     return type_
 
 
-# ----------------------------------------------------------------------------------------------------
 # PyTorch's own counter, `torch.utils.flop_counter`.
 
 
@@ -156,7 +155,6 @@ def count_torch(model: Model) -> Counted:
     return count_calls(model, one, "FLOPs")
 
 
-# ----------------------------------------------------------------------------------------------------
 # fvcore's `FlopCountAnalysis`, which traces a module; here each call is a module of its own.
 
 

@@ -84,7 +84,6 @@ def activation_lines(model: Model, link: float) -> str:
     return activations_csv(memory_of(model), activations.kept, activations.times)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Peaks by size of the batch, and the largest that fits, with and without recomputing.
 
 MOST: Final = 1 << 16
@@ -405,7 +404,6 @@ def _plans(sizes: list[Size]) -> Table:
     return Table.of(rows, columns, "Sizes that were planned")
 
 
-# ----------------------------------------------------------------------------------------------------
 # Pictures of a step, in a file or in the terminal.
 
 PICTURES = {
@@ -536,7 +534,6 @@ def _curve(name: str, points: Sequence[tuple[float, float]], style: Style, *, da
     return Curve(name, [x for x, _ in points], [y for _, y in points], style, dashed)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The plan that `irscope.apply_checkpoints` carries out on the live module.
 
 

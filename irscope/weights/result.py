@@ -129,7 +129,6 @@ class Unread:
     reason: str
 
 
-# ----------------------------------------------------------------------------------------------------
 # Counts of 16-bit patterns: everything about a narrow type exactly, the shape of the distribution for wider ones.
 
 WORDS = 1 << 16

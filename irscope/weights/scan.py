@@ -390,7 +390,6 @@ def spectra(
             made.spectrum = spectral
 
 
-# ----------------------------------------------------------------------------------------------------
 # The largest singular value of a matrix by Lanczos iteration on AᵀA, reading its rows as a stream.
 #
 # Power iteration on a dense random matrix is 1 to 2 % low after thirty steps: its largest singular values lie close together. Lanczos takes
@@ -485,7 +484,6 @@ def _may_exceed(residual: float, size: int, depth: int) -> float:
     return math.sqrt(1 / (1 - error)) if error < 1 else math.inf
 
 
-# ----------------------------------------------------------------------------------------------------
 # Tensors with the same contents: candidates share a fingerprint, and are then compared byte by byte.
 
 _STEP = 1 << 20

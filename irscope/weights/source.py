@@ -129,7 +129,6 @@ class WeightFiles:
         return len(data)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which files beside a model may be read: regular ones in the folder of the model, also through links that stay there.
 #
 # The one layout in which data lie elsewhere is the cache of a hub: models--NAME/snapshots/REVISION/file is a link to

@@ -156,7 +156,6 @@ def packed_bytes(count: int, bits: int) -> int:
     return (count * bits + 7) // 8
 
 
-# ----------------------------------------------------------------------------------------------------
 # Element types as bytes: which numpy type holds them, and what every bit pattern of the small ones stands for.
 
 WINDOW = 1 << 21
@@ -311,7 +310,6 @@ def _gathered(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], da
     return _stored_parts(dtype, math.prod(shape), Bytes(len(packed), packed), axes_of(shape))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Structure of zeros: slices that are all zero, and groups of four with at least two zeros.
 
 Mask = npt.NDArray[np.bool_]
@@ -390,7 +388,6 @@ def sparse_groups(zero: Mask, axes: Axes) -> int:
     return int(np.count_nonzero((words * np.uint32(0x01010101)) >> np.uint32(24) >= 2))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The numbers that quantized weights stand for: (code - zero point) * scale, with one pair for all, for a slice or for a block.
 
 _LONGEST_ROW = 1 << 17

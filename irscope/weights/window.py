@@ -26,7 +26,6 @@ from irscope.weights.tensors import (
     zero_patterns,
 )
 
-# ----------------------------------------------------------------------------------------------------
 # Count, mean and sums of powers of deviations, in float64, of parts that are merged in a fixed order.
 
 _ROW = 8192
@@ -198,7 +197,6 @@ def dot(a: Floats, b: Floats) -> float:
     return total + float(np.dot(a[whole:], b[whole:]))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Statistics of one window of a tensor, by a few numpy calls. Each thread has its own buffers.
 
 _SHORT = 128

@@ -261,7 +261,6 @@ def _activations_in_half(ask: Enquiry) -> tuple[int, str]:
     return saved, f"the peak of activations falls from {shown(advice.peak)} to {shown(advice.peak - saved)}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Advice on weights: what is there twice or for nothing, fewer bits, channels that do nothing, sizes that hardware does not like.
 
 
@@ -436,7 +435,6 @@ def alignment(ask: Enquiry) -> Iterator[Finding]:
         )
 
 
-# ----------------------------------------------------------------------------------------------------
 # The sources that come with irscope, in the order in which they are asked.
 
 BUILT_IN = (

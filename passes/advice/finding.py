@@ -110,7 +110,6 @@ def load_plugins() -> list[str]:
     return problems
 
 
-# ----------------------------------------------------------------------------------------------------
 # How long a run takes at least, before and after a change.
 
 

@@ -498,7 +498,6 @@ def _unbounded(entry: Entry, dtype: str, reason: str) -> NodeBound:
     return NodeBound(entry.node, runs, dtype, 0, 0, 0.0, 0.0, 0.0, UNKNOWN, reason)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Peak rates of a device by element type, with substitutes for missing figures.
 
 Tf32: TypeAlias = Literal["default", "all", "none"]
@@ -572,7 +571,6 @@ class Rates:
         return measured.hi if measured is not None else self.vector(dtype)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Where operands come from: a cache that still holds them, or main memory.
 #
 # A model runs again and again. What it reads was last touched some bytes ago: by the node that made it, or, for a weight, in the run

@@ -178,7 +178,6 @@ def _product_seconds(
     return least * machine.processors / (rates * table[f"{name}.rate"])
 
 
-# ----------------------------------------------------------------------------------------------------
 # The constants that come with irscope, and those of a device among them.
 
 MODELS_TAKE: Final = 1.236

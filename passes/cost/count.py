@@ -85,7 +85,6 @@ class Entry:
         return low * self.runs, None if high is None else high * self.runs
 
 
-# ----------------------------------------------------------------------------------------------------
 # Bounds of inexact costs, the arithmetic class of a node, and sums over the iterations of a loop.
 
 
@@ -158,7 +157,6 @@ def summed(steps: Sequence[list[Entry]]) -> list[Entry]:
     return list(merged.values())
 
 
-# ----------------------------------------------------------------------------------------------------
 # Sums over many entries, fast where most numbers are integers and where many formulas are the same.
 
 

@@ -344,7 +344,6 @@ def _middle(ends: Ends) -> Quantity:
     return Quantity(value, Provenance.MODELLED, lo=low, hi=high)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Constants of energy and carbon, each an interval with its source.
 
 PICO = 1e-12

@@ -135,7 +135,6 @@ def _flops_summary(result: Costs, by_node: Mapping[Node, Dim]) -> dict[str, obje
     }
 
 
-# ----------------------------------------------------------------------------------------------------
 # Products that a causal mask makes redundant where the mask is a tensor: pairs whose key is later than the query.
 
 
@@ -184,7 +183,6 @@ def _pairs(node: Node, attention: Attention, types: Inferred) -> tuple[Dim, ...]
     return types.type_of(softmax.outputs[0]).shape
 
 
-# ----------------------------------------------------------------------------------------------------
 # Where the cost of one node comes from: rule, formula, values of its symbols, and the source that made the node.
 
 _BYTES = ("read", "written")
@@ -325,7 +323,6 @@ def _formulas(node: Node, spec: OpSpec | None, types: Inferred, cost: Cost) -> F
     return formulas_of(spec, OpCall(spec, operands, node.attrs, known, results), cost)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The formula of a cost rule, found by giving the rule symbols in place of sizes.
 
 

@@ -352,7 +352,6 @@ def _figures_of(device: DeviceProfile) -> str:
     return f"published figures; `irscope devices {device.name}` shows their sources"
 
 
-# ----------------------------------------------------------------------------------------------------
 # One short table of what every operator computes, moves and waits for, in the columns that other profilers' JSON has.
 
 _TRAFFIC_NOTE = "memory: bytes read and written by an operator, weights included, views not counted"

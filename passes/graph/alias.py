@@ -217,7 +217,6 @@ def _maker_op(value: Value) -> str:
     return value.node.op if value.node is not None else ""
 
 
-# ----------------------------------------------------------------------------------------------------
 # Strides of every tensor: as the file states them, or propagated through the operators.
 
 

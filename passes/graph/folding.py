@@ -113,10 +113,6 @@ def derived_weight(
     )
 
 
-# ----------------------------------------------------------------------------------------------------
-# Batch normalization.
-
-
 @dataclass(frozen=True)
 class FoldBatchNorm(Transform):
     """Batch normalization folding: scale the weights of the convolution or linear layer before it, and remove the normalization."""
@@ -232,7 +228,6 @@ def _stem(name: str | None) -> str:
     return f"{stem}{dot}" if dot else f"{name}."
 
 
-# ----------------------------------------------------------------------------------------------------
 # Results that depend on weights alone.
 
 

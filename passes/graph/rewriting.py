@@ -101,7 +101,6 @@ def _erase_unread(nodes: Sequence[Node]) -> None:
             node.graph.erase(node)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The patterns of canonicalize: each keeps every bit of the results.
 
 
@@ -237,10 +236,6 @@ def _match_unless(writes: _Writes, pattern: Pattern, node: Node) -> object:
     return None if writes.touch(node) else pattern.match(node)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Common subexpressions.
-
-
 @dataclass(frozen=True)
 class CommonSubexpressions(Transform):
     """Common subexpression elimination: compute once what nodes of equal operators, attributes and operands compute."""
@@ -298,10 +293,6 @@ def _owners(node: Node) -> Iterator[Node]:
     while graph is not None and graph.owner is not None:
         yield graph.owner
         graph = graph.owner.graph
-
-
-# ----------------------------------------------------------------------------------------------------
-# Functions.
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,6 @@ def _with_layout(inferred: Type, stated: Type) -> Type:
     return tensor(inferred.dtype, inferred.shape, inferred.device, stated.layout)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Dead code elimination.
-
-
 @dataclass(frozen=True)
 class DeadCode(Transform):
     """Dead code elimination: remove nodes and weights that no output depends on."""
@@ -96,10 +92,6 @@ def has_effect(node: Node, bodies: dict[Graph, bool]) -> bool:
         return True
     spec = find_op(node.op)
     return spec is None or spec.has_effect or bool(spec.writes)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Constant folding.
 
 
 @dataclass(frozen=True)
@@ -197,7 +189,6 @@ def _constant_weight(graph: Graph, output: Value, name: str | None, known: np.nd
     return graph.add_weight(type_, name, Role.CONSTANT, Literal(tuple(items)))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Transforms repeated until none of them changes the graph.
 
 
@@ -228,10 +219,6 @@ class Fixpoint(Transform):
                 break
             changed = True
         return changed
-
-
-# ----------------------------------------------------------------------------------------------------
-# The rules of the IR.
 
 
 @dataclass(frozen=True)

@@ -397,7 +397,6 @@ CONTROLS: dict[Control, Callable[[Inference, Node], list[Type]]] = {
 }
 
 
-# ----------------------------------------------------------------------------------------------------
 # The most precise type that covers several: for branches, steps of a loop, and elements of a list.
 
 
@@ -472,7 +471,6 @@ def _renewed_dim(engine: Inference, dim: Dim, since: int, names: dict[str, Dim])
     return bind(dim, names)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Lists whose elements are known one by one: the types of all of them, not only what they have in common.
 
 MOST_ITEMS = 256

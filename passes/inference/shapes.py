@@ -279,7 +279,6 @@ def _diagnostic(problem: Problem) -> Diagnostic:
     return Diagnostic(Severity.ERROR, "IRS202", f"the rule of {node.op} failed: {problem.text}", node.name, location)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The options of the command line that make something unknown known: use-def chains are followed back to the model's inputs.
 
 _MOST_SIZES = 6

@@ -461,7 +461,6 @@ def _shared_out(names: tuple[str, ...], results: list[list[Value]]) -> list[tupl
     return shared
 
 
-# ----------------------------------------------------------------------------------------------------
 # Live ranges of local variables in functions whose lines the file does not record (their operators are attributed to the caller).
 
 
@@ -562,7 +561,6 @@ def _likeness(value: Value) -> object:
     return (type_.dtype, type_.shape) if isinstance(type_, TensorType) else type_
 
 
-# ----------------------------------------------------------------------------------------------------
 # Variables that source statements bind, read from one line of Python as stack traces keep it.
 
 _TARGETS = re.compile(

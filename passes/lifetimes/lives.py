@@ -200,7 +200,6 @@ def read_values(node: Node) -> list[Value]:
     return values
 
 
-# ----------------------------------------------------------------------------------------------------
 # References that keep storages alive after their last use, and def-use information about storages.
 
 
@@ -247,7 +246,6 @@ class Holds:
             self.found[storage] = Hold(until, kind, by)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Lifetimes as observed in a run, instead of those derived by rules.
 
 OUTLIVES = "Python beyond the end of the run"
@@ -287,7 +285,6 @@ def _holder(life: LiveRange, died: int, steps: Sequence[Node]) -> str:
     return f"Python until {steps[died].name} had run"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Peak bytes inside a node: of its regions, or of the function it calls.
 
 

@@ -252,7 +252,6 @@ def _resident(graph: Graph) -> dict[str, Dim | None]:
     return totals
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which storages are alive at a step, found in logarithmic time plus the size of the answer.
 
 
@@ -298,7 +297,6 @@ def windows(ranges: Sequence[LiveRange], steps: int) -> Windows:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------
 # The peak of a model's memory as a sum that adds up, the same over the steps of a run, and what is alive at each of them.
 
 Of: TypeAlias = Literal["device", "tensor"]

@@ -375,7 +375,6 @@ def _is_empty(value: Value | None) -> bool:
     return value is not None and value.type.shape == (0,)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The Python call stack and the executed statements of a traced model, reconstructed from the source locations in the archive.
 
 

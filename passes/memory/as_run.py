@@ -201,7 +201,6 @@ def lies_otherwise(node: Node) -> bool:
     return layout is not None and layout != stated.layout
 
 
-# ----------------------------------------------------------------------------------------------------
 # Layouts of the results of CUDA's attention kernels, which differ from those of the CPU, on which models are exported.
 
 
@@ -247,7 +246,6 @@ def _fills_a_block(type_: TensorType) -> bool:
     return True
 
 
-# ----------------------------------------------------------------------------------------------------
 # Modules that run as one operator in inference, while the exporter writes down the operators they would train with.
 #
 # These are nn.MultiheadAttention and nn.TransformerEncoderLayer; the conditions are those in their `forward`.
@@ -407,7 +405,6 @@ def _layer(scope: Scope, nodes: Sequence[Node], inner: Scope, inner_nodes: Seque
     return Fused("nn.transformer_encoder_layer", (inputs[0], *weights, mask), attrs, "aten::_transformer_encoder_layer_fwd", (leaving[0],))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Attention masks that transformers materialises for the exporter, and omits in a run where they mask nothing, or only the future.
 #
 # See `_ignore_bidirectional_mask_sdpa` and `_ignore_causal_mask_sdpa` in its masking_utils.py. Attention has other kernels then.
@@ -543,7 +540,6 @@ def _is_square(node: Node, types: Inferred) -> bool:
     return query.shape[-2] == key.shape[-2]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The program that Python runs, where it differs from the exported one.
 
 

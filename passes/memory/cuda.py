@@ -219,10 +219,6 @@ class DeviceMemory:
         return _footprint(self, "second", self.counter("warm", "allocated"))
 
 
-# ----------------------------------------------------------------------------------------------------
-# The pass.
-
-
 @dataclass(frozen=True)
 class CudaMemory(Analysis[DeviceMemory]):
     """Predict the counters of PyTorch's CUDA allocator for loading a model and running it twice."""
@@ -370,7 +366,6 @@ def _does_not_fit(device: DeviceProfile, shortage: Shortage) -> Diagnostic:
     )
 
 
-# ----------------------------------------------------------------------------------------------------
 # The device's memory at each step of a forward: the parts that add up to the allocated bytes.
 
 _RUNS = {"first": "first forward", "second": "second forward"}
@@ -469,9 +464,6 @@ class _Rows:
             return Held(label, category, size, 0, len(self._steps), "kept from the first forward", "", node, None, shown)
         return Held(label, category, size, born, len(self._steps), f"kept once {node.name} has requested it", "", node, None, shown)
 
-
-# ----------------------------------------------------------------------------------------------------
-# The report.
 
 _MOMENTS: tuple[Moment, ...] = ("before", "cold", "warm")
 UNITS = {group: Kind.BYTES for group in ("device_peak", "before", "cold", "warm", "fragmentation")}

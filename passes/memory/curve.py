@@ -261,7 +261,6 @@ class _BoundStrides(Strides):
         return self._bound(self._found.type_of(value))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Templates of requests: their sequence is shared by many sizes, only the amounts differ.
 
 _AMOUNTS = frozenset({"size", "low", "high", "most"})
@@ -319,10 +318,6 @@ def _placeholder(number: int) -> str:
     return f"scratch_{number}"
 
 
-# ----------------------------------------------------------------------------------------------------
-# Results at every point.
-
-
 class AtPoints(Protocol):
     """A result with an entry for each point."""
 
@@ -349,7 +344,6 @@ def size_columns(points: Points) -> dict[Column, Sequence[object]]:
     return {Column(points.names[symbol], Kind.COUNT): sizes for symbol, sizes in points.columns.items()}
 
 
-# ----------------------------------------------------------------------------------------------------
 # Peak memory over the sizes of symbols: the whole curve from one analysis.
 
 
@@ -470,7 +464,6 @@ def _undecided_notes(timeline: Timeline) -> Iterator[str]:
         yield f"{timeline.undecided} results share or copy depending on strides that only bound sizes decide; they count as copies"
 
 
-# ----------------------------------------------------------------------------------------------------
 # The device's peak at many sizes: what the card, `run` and every other surface say at each of them.
 
 _MOST_REPLAYED = 2_000
@@ -531,7 +524,6 @@ def _session_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> De
     return DevicePeaks([one.value for one in found if isinstance(one.value, int)], what, modelled)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Memory, arithmetic, traffic and least time over the sizes of symbols, in one table from one analysis.
 
 _ORIGINS = dict.fromkeys(("seconds", "least_seconds", "per_second"), Provenance.MODELLED)

@@ -276,7 +276,6 @@ def _series(result: Timeline) -> tuple[Series, ...]:
     return (Series(title, Column("step", Kind.COUNT), columns, rows, marks=(Mark(result.peak_step, "peak"),)),)
 
 
-# --------------------------------------------------------------------------------------------------
 # Memory of a session of ONNX Runtime: weights, inputs, and what adds up to what its arena has in use.
 
 PACKED, BLOCK, ROUNDING = "packed", "block", "rounding"

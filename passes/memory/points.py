@@ -231,7 +231,6 @@ def _sizes(name: str, spec: list[str]) -> list[int]:
     return list(sizes)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Peaks of a timeline at many bindings of its symbols.
 
 _AT_ONCE = 1 << 22
@@ -314,7 +313,6 @@ class _Heights:
         return alive
 
 
-# ----------------------------------------------------------------------------------------------------
 # The largest size at which something fits, by bisection, and by sampling where more may fit above what does not.
 
 _FEW = 64

@@ -31,7 +31,6 @@ ForwardTape: TypeAlias = Tape[LiveRange]
 StepTape: TypeAlias = Tape[Piece]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The order in which `Module.to(device)` moves a model's tensors, which determines how they fill the allocator's segments.
 
 
@@ -108,10 +107,6 @@ def _storage(graph: Graph, value: Value) -> str:
     if isinstance(data, FileRegion):
         return data.storage or f"{data.path}:{data.offset}"
     return data.storage if isinstance(data, Blob) else ""
-
-
-# ----------------------------------------------------------------------------------------------------
-# A forward pass.
 
 
 class Load(NamedTuple):
@@ -273,7 +268,6 @@ class _ForwardWriter:
         self._tape.free(slot)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Training steps as they were captured.
 
 

@@ -169,7 +169,6 @@ def _says(plan: OffsetPlan) -> str:
     return f"a smaller arena may exist{below}; searched by: {plan.solver}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Storages as buffers of one arena: from which step to which each lies there, as written or in the order that was found.
 
 
@@ -200,7 +199,6 @@ def buffers(draft: Draft, order: Sequence[int]) -> list[Buffer]:
     return sorted(found, key=lambda buffer: (buffer.lower, buffer.upper, buffer.name))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The plan in files: MiniMalloc's table, JSON, and a map of addresses.
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 1000, 560, 90, 24, 38

@@ -160,7 +160,6 @@ def _bound_size(size: Dim) -> int:
     return size
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which nodes of a model can run again with the same result, and what that costs.
 
 
@@ -448,7 +447,6 @@ def inductor_peak(result: Scheduled) -> int:
     return min(peaks[name] for name in INDUCTOR_ORDERS)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Relaxations of the scheduling problem that could lower the peak further; the best order of each is searched.
 
 _MOST_NODES = 5_000
@@ -601,7 +599,6 @@ def _have_same_type(types: Inferred, value: Value, other: Value) -> bool:
     return isinstance(a, TensorType) and (a.dtype, a.shape) == (b.dtype, b.shape)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Explains the lower bound of a schedule, in the model's own names.
 
 USED_HERE = "read or made here"

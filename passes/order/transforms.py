@@ -155,7 +155,6 @@ def _recompute_verdict(result: Recomputed) -> str:
     return "recomputing lowers the peak"
 
 
-# ----------------------------------------------------------------------------------------------------
 # The order that `schedule` found, applied to the graph.
 
 

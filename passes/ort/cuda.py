@@ -48,7 +48,6 @@ from irscope.passes.ort.plan import PLAIN, Buffers, Launch, Launches, pattern_by
 from irscope.passes.ort.simulated import OrtFigures, Session, simulate
 from irscope.report.values import Provenance, Quantity
 
-# ----------------------------------------------------------------------------------------------------
 # What the provider has kernels for, and what they do with memory.
 
 _CPU_OPERANDS: Final[Mapping[str, tuple[int, ...]]] = {
@@ -148,10 +147,6 @@ def _is_refused(launch: Launch) -> bool:
 
 def _cpu_operands(launch: Launch) -> tuple[int, ...]:
     return _CPU_OPERANDS.get(launch.name, ())
-
-
-# ----------------------------------------------------------------------------------------------------
-# Which kernels run where.
 
 
 @mutable(slots=True)
@@ -319,10 +314,6 @@ def _copied(found: Launches, value: int, readers: Iterable[Launch], node: Node, 
     return Launch(node, "MemcpyFromHost" if to_gpu else "MemcpyToHost", PLAIN, [value], [], [copy])
 
 
-# ----------------------------------------------------------------------------------------------------
-# What kernels take while they run.
-
-
 @immutable
 class Taken:
     """Bytes that a kernel takes for itself."""
@@ -423,10 +414,6 @@ def _rearranged(launch: Launch, found: Launches, types: Inferred) -> KernelPacki
     bits = found.dtypes[inputs[1]]
     width = (bits.bits or 0) // 8 if bits is not None else 0
     return KernelPacking(1, weights[0] * gates * again[2] * (weights[2] + again[2] + 2) * width, shared=False, reserved=False)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The session: two arenas, twice.
 
 
 Peaks: TypeAlias = "dict[tuple[object, ...], OrtFigures]"

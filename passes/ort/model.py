@@ -502,7 +502,6 @@ def _as_float(type_: Type) -> Type:
     return tensor(DType.F32, type_.shape, type_.device) if isinstance(type_, TensorType) and type_.dtype is DType.F16 else type_
 
 
-# ----------------------------------------------------------------------------------------------------
 # Casts that a session inserts, and those it takes out, in every graph, also with graph optimisations off.
 
 _CAST: Final = "Cast"
@@ -711,7 +710,6 @@ class _Casts:
             self.readers[value] = [reader for reader in self.readers.get(value, []) if reader is not launch]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The topological order in which ONNX Runtime runs the kernels of a graph, by the session's setting.
 
 ExecutionOrder: TypeAlias = Literal["default", "priority_based"]

@@ -231,7 +231,6 @@ def _likeness(type_: Type) -> tuple[object, bool]:
     return (type_.dtype.bits, type_.shape), bool(type_.shape)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The kernels that ONNX Runtime launches for a graph, and the values that go between them.
 
 NEVER = -1
@@ -354,7 +353,6 @@ class _Planner:
         return Buffers(self.owner, self.source, self.is_output, self.born, released, taken, frees)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The memory pattern: the offset of each buffer in the one block that ONNX Runtime allocates from the second run on.
 
 ALIGNMENT = 256

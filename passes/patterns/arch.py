@@ -100,7 +100,6 @@ class Arch(Analysis[Kind]):
         return few([node.name for node in nodes], self.top or len(nodes), "arch{top=0}")
 
 
-# ----------------------------------------------------------------------------------------------------
 # From evidence to a family of models: rules over shares of arithmetic, never over names.
 
 _SURE, _LIKELY = 0.75, 0.4
@@ -283,7 +282,6 @@ def _evidence(found: Features, work: Work) -> Iterable[Evidence]:
             yield Evidence(what, tuple(nodes), work.share(inside.get(what, nodes)), why)
 
 
-# ----------------------------------------------------------------------------------------------------
 # What a model has: attention, convolutions, recurrence, experts, scans; each with the nodes that show it.
 
 _CACHES = (OpRole.CONCATENATE, OpRole.WRITE_PART)

@@ -166,7 +166,6 @@ def _groups_table(title: str, groups: Iterable[Group], *, legal: bool = True) ->
     return Table.of(rows, [*columns, "launches:count" if legal else "hindrance:text"], title=title)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Named patterns that kernels exist for, each as a function from a node where it may begin to the nodes of the group.
 
 _FREE = (OpRole.CONVERT, OpRole.DROPOUT)
@@ -362,7 +361,6 @@ def _views_between(node: Node, origin: Value) -> list[Node]:
     return nodes
 
 
-# ----------------------------------------------------------------------------------------------------
 # Groups of nodes that one kernel could do: grown from a node, closed so that only the last result is seen outside, and checked.
 
 _MOST = 64

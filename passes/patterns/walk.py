@@ -154,7 +154,6 @@ def ancestors(value: Value | None, limit: int, through: Callable[[Node], bool] =
     return list(nodes)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Whether a small constant is a causal mask: everything above its diagonal says one thing, nothing else says it.
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

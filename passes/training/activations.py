@@ -241,7 +241,6 @@ class _Search:
         return not any(read < at < when for at in self._writers.get(piece, ()))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Activations saved for the backward, storage by storage.
 
 _GIGA = 1e9
@@ -338,7 +337,6 @@ def _kept_table(result: ActivationList, top: int) -> Table:
     return Table.of(rows, _COLUMNS, "Activations kept for the backward")
 
 
-# ----------------------------------------------------------------------------------------------------
 # Profiles of a step as CSV: the columns that planners of checkpointing read, then the module of each row and whose time it is.
 #
 # Those planners call the time a median of runs. Here nothing runs: it is a roofline's, which the column `time_source` says. Where a peak

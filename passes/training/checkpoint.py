@@ -83,7 +83,6 @@ def _is_in(piece: Piece, first: int, end: int) -> bool:
     return (piece.born is None or piece.born < end) and (piece.died is None or piece.died > first)
 
 
-# ----------------------------------------------------------------------------------------------------
 # What to recompute in a training step so that it fits into less memory, with the proof of how little any plan can need.
 
 _MODELLED = Provenance.MODELLED

@@ -47,7 +47,6 @@ def trace_in(program: Program) -> Trace:
     )
 
 
-# ----------------------------------------------------------------------------------------------------
 # What a training step needs: the allocator's counters for the first and for later steps, and bytes by category over the phases.
 
 When: TypeAlias = Literal["peak", "after"]
@@ -270,7 +269,6 @@ def _of_tensors(stretch: Stretch, sizes: Sequence[int]) -> Stretch:
     return replace(stretch, allocated=sum(stretch.held.values()), blocks=changes_of(stretch.events, sizes))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The device's memory at each operator of the step that needs most: the parts that add up to the allocated bytes.
 
 _WHY = {
@@ -369,9 +367,6 @@ class _Rows:
     def _node(self, step: int) -> Node | None:
         return self._nodes[step] if step < len(self._nodes) else None
 
-
-# ----------------------------------------------------------------------------------------------------
-# The pass.
 
 _MOST_POINTS = 10_000
 

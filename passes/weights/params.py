@@ -172,7 +172,6 @@ def _columns(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> l
     return [(column, [row[place] for row in rows]) for place, column in enumerate(columns)]
 
 
-# ----------------------------------------------------------------------------------------------------
 # Tables about weights: statistics of values, shares of modules, sizes that are no multiple of what hardware likes.
 
 MULTIPLES = (8, 16, 64, 128)

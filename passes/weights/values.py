@@ -221,7 +221,6 @@ def _warn(look: Look, ctx: PassContext) -> None:
             ctx.sink.warn(NOT_FINITE, f"{weight.name!r} has {what} of {made.count:,} elements", about=str(weight.name))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Finds quantized weights: codes that a node of the graph shifts and scales.
 
 _DECLARED = (Role.PARAMETER, Role.BUFFER, Role.CONSTANT)

@@ -331,7 +331,6 @@ def _unknown_sizes(type_: Type) -> list[str]:
     return [name for dim in type_.shape if isinstance(dim, SymDim) and dim.is_unknown for name in dim.symbol_names()]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The formulas behind the cost of a node, out of what the flops pass explains about it.
 
 

@@ -29,7 +29,6 @@ from irscope.tui.results import Bound, Results, step_ops
 from irscope.tui.rows import Rows, TableColumn
 from irscope.tui.text import Line, Role, Span, Symbols, fit, text_of
 
-# ----------------------------------------------------------------------------------------------------
 # The state of the browse screen: which row is selected, what is filtered, what has been found so far.
 
 _EXPORT_WIDTH = 160
@@ -315,7 +314,6 @@ class Browse:
         return [self.symbols.clean(command) for command in commands]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The tree with its columns: operator, type of the result, FLOPs, and bytes of the results or what was chosen in their place.
 
 _FLOPS, _FORMULA, _LAST, _LONGEST_LAST = 10, 16, 13, 24

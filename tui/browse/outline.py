@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from irscope.passes.graph.alias import Aliases
 
 
-# ----------------------------------------------------------------------------------------------------
 # The rows of a model as a tree: modules with their nodes, regions below the nodes that own them. Built once, never changed.
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -241,7 +240,6 @@ class _Builder:
         )
 
 
-# ----------------------------------------------------------------------------------------------------
 # Adjacent modules of equal structure, such as the layers of a transformer: folded into one row until expanded.
 
 _LEAST = 3
@@ -331,7 +329,6 @@ def _shapes(outline: Outline) -> list[int]:
     return shapes
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which rows of an outline are visible: expanding, collapsing and filtering are array operations, no row is ever rebuilt.
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -562,7 +559,6 @@ class TreeModel:
         self.visible = np.flatnonzero(shown if self._kept is None else shown & self._kept)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which values share a storage: views, and what writes into it.
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from irscope.passes.lifetimes.timeline import Footprint, Held, HeldOver, Timeline
 
 
-# ----------------------------------------------------------------------------------------------------
 # Live ranges and sizes of storages as arrays, so that what is alive at a step is found and summed without a loop over tensors.
 
 
@@ -129,7 +128,6 @@ def maker_of(tensor: LiveRange | Tenant) -> str:
     return node.scope.path or node.op
 
 
-# ----------------------------------------------------------------------------------------------------
 # All memory over the steps, from the liveness pass, on the axis of the steps that the screens show.
 
 _RESIDENT_ROLES = (("parameter", "param"), ("buffer", "buffer"), ("constant", "const"), ("input", "input"))
@@ -191,7 +189,6 @@ def measured(live: Timeline, steps: Sequence[Node] | None = None) -> Measured | 
     return Measured(footprint, live.steps if steps is None else steps)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The same stacked by module or by tensor: the largest by name, and what is left.
 
 By: TypeAlias = Literal["category", "module", "tensor"]

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from irscope.tools.fit import Fit
 
 
-# ----------------------------------------------------------------------------------------------------
 # What the chart of the memory screen can show in place of live bytes by step, and what has been found for it.
 
 View: TypeAlias = Literal["steps", "sizes", "allocator", "plan", "orders", "training", "eager"]
@@ -163,7 +162,6 @@ class Drawings:
         return [*head, *stack.lines(width, height - len(head), here, symbols, mark)]
 
 
-# ----------------------------------------------------------------------------------------------------
 # Addresses over program order: the address range of each tensor at each step, from a plan or from PyTorch's allocator.
 
 _LOOKS = 3
@@ -325,7 +323,6 @@ def order_text(report: Report) -> str:
     return f"peak {humanise(before, Kind.BYTES)} as written, {humanise(after, Kind.BYTES)} in the best order found: {says}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Bytes by category over a step of training, with its phases.
 
 _PARTS: Mapping[str, tuple[str, ...]] = {
@@ -412,7 +409,6 @@ def step_drawing(memory: StepMemory) -> Drawing:
     return Drawing(stack, text, title)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Peaks over sizes of a symbol, and the largest that fits.
 
 
@@ -466,7 +462,6 @@ def fit_text(fit: Fit) -> str:
     return said
 
 
-# ----------------------------------------------------------------------------------------------------
 # Whether the model fits, in the words of its card.
 
 
@@ -527,7 +522,6 @@ def most_lines(line: Line, width: int, most: int, symbols: Symbols) -> list[Line
     return [*rows[: most - 1], cut_line((*rows[most - 1], Span(" "), *(span for row in rows[most:] for span in row)), width, symbols)]
 
 
-# ----------------------------------------------------------------------------------------------------
 # What an allocator counts before a run, in the first run and in the second: the counters of the summary of liveness.
 
 _MOMENTS = {"before": "before", "cold": "first", "warm": "steady"}

@@ -219,7 +219,6 @@ OF_TRAINING: dict[str, Source] = {"checkpointing": _checkpoints}
 """And of a step of training."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # The list of them, and the one that is tried.
 
 

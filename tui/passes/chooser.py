@@ -137,7 +137,6 @@ class PassRows:
         return self.places[row] if row is not None and self.places[row] >= 0 else None
 
 
-# ----------------------------------------------------------------------------------------------------
 # The window in which a pass is chosen.
 
 PICK_ACTIONS: tuple[Action, ...] = (

@@ -122,7 +122,6 @@ def named_class(text: str, registry: PassRegistry) -> type[Pass] | None:
         return None
 
 
-# ----------------------------------------------------------------------------------------------------
 # A pipeline that is put together on the screen, and what each of its steps found. It runs over a copy of the program.
 
 State: TypeAlias = Literal["waiting", "running", "changed", "unchanged", "done", "failed", "off"]

@@ -22,7 +22,6 @@ from irscope.report.table import Entry as Fact
 from irscope.tui.session import look_again
 from irscope.tui.text import Line, Role, Span, Symbols
 
-# ----------------------------------------------------------------------------------------------------
 # The diff of a program before and after a transform, by identity of nodes instead of text.
 
 Sign: TypeAlias = Literal[" ", "-", "+"]
@@ -214,7 +213,6 @@ def _hunks(lines: Sequence[tuple[Sign, str]], context: int, most: int) -> tuple[
     return kept, hidden
 
 
-# ----------------------------------------------------------------------------------------------------
 # Runs the steps of a pipeline over a copy of a program, in the worker's thread: the program on the screen stays as it is.
 
 

@@ -28,7 +28,6 @@ from irscope.tui.widgets.dialogs import Window
 from irscope.tui.widgets.paint import DetailPane
 from irscope.tui.widgets.table import RowsPane, VirtualTable
 
-# ----------------------------------------------------------------------------------------------------
 # The window in which options of a pass are filled in.
 
 PICK_PANES = {"pick": "While choosing a pass", "form": "While filling in options"}
@@ -90,7 +89,6 @@ class FormDialog(Window[Pass | None]):
         self.answer(None)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The passes screen: a pipeline with times, what each step changed, and a way to change the pipeline and run it again.
 
 

@@ -25,7 +25,6 @@ from irscope.report.printable import display_width
 from irscope.tui.actions import KEYS_WIDTH, QUESTIONS, bindings
 from irscope.tui.text import ROLES, Line, Span, wrap
 
-# ----------------------------------------------------------------------------------------------------
 # From lines with roles to strips with styles; every widget that draws itself is painted here.
 
 _PLAIN = Style.null()
@@ -69,7 +68,6 @@ class Painted(Widget):
         return Strip(segments).adjust_cell_length(width, base + row)
 
 
-# ----------------------------------------------------------------------------------------------------
 # A pane that draws lines which a view model makes for its size: charts of all kinds.
 
 
@@ -96,7 +94,6 @@ class Drawn(Painted):
         return self.strip(lines[y] if y < len(lines) else (), self.size.width)
 
 
-# ----------------------------------------------------------------------------------------------------
 # A scrolling pane of wrapped text: the details of the selection, and the text of dialogs.
 
 _INDENT = "    "
@@ -207,9 +204,6 @@ class DetailPane(TextPane):
                 self.post_message(self.Followed(to))
 
 
-# ----------------------------------------------------------------------------------------------------
-# The keys below the screen.
-
 _ALWAYS = frozenset({"help", "quit"})
 """Actions whose keys are there at any width."""
 _KEY_LOOKS = ("key", "label", "off", "pointed")
@@ -305,7 +299,6 @@ class Keys(Widget):
             self.app.bell()
 
 
-# ----------------------------------------------------------------------------------------------------
 # A line to type into, below the tree: a filter, or sizes for symbols.
 
 

@@ -104,7 +104,6 @@ def run_time(work: Work, times: int, clock: Callable[[], float]) -> float:
     return clock() - started
 
 
-# ----------------------------------------------------------------------------------------------------
 # NumPy, where PyTorch is not installed: its threads cannot be set, so the clock on the wall counts.
 
 
@@ -155,7 +154,6 @@ class NumpyCpu:
         return run_time(work, times, time.perf_counter)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The plan of a calibration: what is measured, for how long, what is made of it, and the device file.
 
 PRODUCT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
@@ -278,9 +276,6 @@ def _repetitions(engine: Timer, work: Work) -> int:
         times *= 2 if taken <= 0 else min(16, max(2, int(_LONG_ENOUGH / taken) + 1))
     return times
 
-
-# ----------------------------------------------------------------------------------------------------
-# A calibration as a device file.
 
 _HOW = "irscope calibrate on this machine: lo is the median, hi the best that was seen"
 

@@ -182,10 +182,6 @@ class _Mapper:
         return constant | {number for number in range(len(self.original)) if number not in used}
 
 
-# ----------------------------------------------------------------------------------------------------
-# Recording with ONNX Runtime.
-
-# ----------------------------------------------------------------------------------------------------
 # ONNX Runtime sessions, and graphs as nodes with names.
 
 CUDA = "CUDAExecutionProvider"
@@ -307,7 +303,6 @@ def _array(spec: InputSpec, values: Mapping[str, Any], random: np.random.Generat
     return np.ones(spec.shape, kind)
 
 
-# ----------------------------------------------------------------------------------------------------
 # ONNX Runtime's profile: which kernels each run had, how long they took, and the allocator's state after each.
 
 OWNERS = ("If", "Loop", "Scan")
@@ -424,9 +419,6 @@ def _memory(args: Mapping[str, Any]) -> Memory | None:
         return None
     return Memory(*(int(args[name]) for name in names))
 
-
-# ----------------------------------------------------------------------------------------------------
-# Recording with ONNX Runtime.
 
 _NAMES_SHOWN = 5
 

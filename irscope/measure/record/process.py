@@ -89,7 +89,6 @@ if __name__ == "__main__":
     sys.exit(main())
 
 
-# ----------------------------------------------------------------------------------------------------
 # Running a model in a process of its own: a crash of the runtime ends that process, and the recording says so.
 
 _LAST_LINES = 3

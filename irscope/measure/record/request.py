@@ -94,7 +94,6 @@ class Request:
         return Path(self.output)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Values of inputs that the user brings.
 
 
@@ -117,7 +116,6 @@ def given_values(path: str, inputs: Sequence[InputSpec]) -> Mapping[str, Any]:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------
 # Bytes of types as recordings write them.
 
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\]")

@@ -48,7 +48,6 @@ def last_progress(path: Path) -> tuple[str, str]:
     return name, operator
 
 
-# ----------------------------------------------------------------------------------------------------
 # Failures of a run: at which operator, and what was alive.
 
 _MOST = 20
@@ -109,7 +108,6 @@ def _requested(text: str) -> int | None:
     return None
 
 
-# ----------------------------------------------------------------------------------------------------
 # Where a recording goes while it is made.
 
 

@@ -30,10 +30,6 @@ _FAR: Final = 200
 """Calls that are left out at most to find where two steps agree again."""
 
 
-# ----------------------------------------------------------------------------------------------------
-# One step as the profiler saw it.
-
-
 @dataclass(slots=True)
 class StepOperator(Operator):
     """A call below autograd."""
@@ -160,7 +156,6 @@ def _fill_phases(operators: Sequence[StepOperator]) -> None:
             op.phase = _BETWEEN.get((before, after), loss)
 
 
-# ----------------------------------------------------------------------------------------------------
 # What is there when a step begins, and what it is for.
 
 

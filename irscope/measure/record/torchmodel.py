@@ -32,7 +32,6 @@ def type_text(dtype: torch.dtype, sizes: Sequence[int]) -> str:
     return f"{_TEXTS.get(dtype, '?')}[{','.join(map(str, sizes))}]"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Models that PyTorch can run: exported programs, TorchScript, and modules.
 
 

@@ -171,7 +171,6 @@ def _has(name: str, key: str) -> bool:
         return False
 
 
-# ----------------------------------------------------------------------------------------------------
 # Runs of a model under PyTorch's profiler, one for each quantity: profiling everything at once would distort the times.
 
 

@@ -158,7 +158,6 @@ def _tensor_counters(run: str, current: int, peak: int) -> Counters:
     return Counters(run, Level(current, peak), Level(current, peak))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Recording a live module in this process.
 
 
@@ -184,10 +183,8 @@ def record_module(
     return read_recording(output)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Recording with PyTorch on an NVIDIA GPU: the caching allocator's own counters and history, and times of CUDA events.
 
-# ----------------------------------------------------------------------------------------------------
 # Joins the history of PyTorch's caching allocator (requested sizes) with the profiler's trace (operators that requested them).
 
 _COUNTED = ("alloc", "free_completed")
@@ -225,7 +222,6 @@ def _made(event: Mapping[str, Any]) -> Allocation:
     return Allocation(int(event["time_us"]) * 1000, 0, 0, device="cuda", address=int(event["addr"]))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Recording with PyTorch on an NVIDIA GPU: the caching allocator's own counters and history, and times of CUDA events.
 
 MOST_EVENTS = 1_000_000

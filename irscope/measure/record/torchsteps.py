@@ -72,10 +72,6 @@ class Enough(BaseException):
     """Raised to end the program once everything requested is recorded."""
 
 
-# ----------------------------------------------------------------------------------------------------
-# Following a program.
-
-
 class _Scopes(ScopeTracker):
     """Markers around calls of modules, whichever they are; the outermost is the forward."""
 
@@ -631,10 +627,6 @@ def _plan(warmup: int, repeats: int) -> Iterator[str]:
     for _ in range(repeats):
         yield "plain"
         yield "operators"
-
-
-# ----------------------------------------------------------------------------------------------------
-# Running what is recorded.
 
 
 def record_loop(request: Request, loop: Loop, sink: Sink) -> None:

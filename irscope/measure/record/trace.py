@@ -31,7 +31,6 @@ def _microseconds(value: float) -> float:
     return round(value, 3)
 
 
-# ----------------------------------------------------------------------------------------------------
 # What a profiler saw of a run, as plain data: operators in order, and memory that came and went.
 
 RUN = "irscope::run"
@@ -129,7 +128,6 @@ def _category(birth: Allocation | None, end: Allocation | None, results: frozens
     return "activation"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Assembles the lines of a recording from several runs.
 
 _OUTLIVES = ("activation", "output")

@@ -46,7 +46,6 @@ from irscope.memory.caching.device import Counters, Device, Event, OutOfMemory, 
 if TYPE_CHECKING:
     from irscope.devices import Target
 
-# ----------------------------------------------------------------------------------------------------
 # Expandable segments: address space for all of the device, and memory mapped behind it page by page as blocks need it.
 
 _ADDRESS = attrgetter("address")
@@ -203,7 +202,6 @@ def _room(block: Block | None, size: int) -> bool:
     return found >= size
 
 
-# ----------------------------------------------------------------------------------------------------
 # Giving cached memory back to the device: all of it, the oldest of it, or just enough of the largest.
 
 
@@ -258,7 +256,6 @@ def _free_segment(block: Block, device: Device, heads: dict[Block, None]) -> Non
     del heads[block]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The allocator itself: malloc, free and the counters of torch.cuda.memory_stats().
 
 PendingFrees = Literal["next_malloc", "synchronize"]

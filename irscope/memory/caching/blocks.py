@@ -8,7 +8,6 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 
 from irscope.immutable import immutable
 
-# ----------------------------------------------------------------------------------------------------
 # The free blocks of a pool, smallest first: what PyTorch keeps in a balanced tree.
 
 _FULL: Final = 256
@@ -117,7 +116,6 @@ class FreeList(Generic[B]):
             self.starts[0] = 0
 
 
-# ----------------------------------------------------------------------------------------------------
 # Blocks of device memory, and the pools that keep the free ones.
 
 IN_USE: Final = 0
@@ -250,7 +248,6 @@ def join_free(block: Block) -> Block:
     return block
 
 
-# ----------------------------------------------------------------------------------------------------
 # What the allocator holds, segment by segment.
 
 State = Literal["active_allocated", "active_pending_free", "inactive"]

@@ -12,7 +12,6 @@ from irscope.devices.releases import RELEASES, Release
 from irscope.errors import UsageError
 from irscope.immutable import immutable
 
-# ----------------------------------------------------------------------------------------------------
 # The sizes that the allocator knows, and how a request is rounded up.
 
 MIB: Final = 1 << 20
@@ -74,7 +73,6 @@ def segment_size(size: int, large_segment: int) -> int:
     return -(-size // SEGMENT_GRAIN) * SEGMENT_GRAIN
 
 
-# ----------------------------------------------------------------------------------------------------
 # PYTORCH_CUDA_ALLOC_CONF: the options of the allocator, read as the given release of PyTorch reads them.
 
 

@@ -75,7 +75,6 @@ class Device:
         return f"{size / MIB:.2f} MiB more do not fit into {allowed / MIB:.2f} MiB of device memory: {held}"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Streams: what each was given to do, and how much of it is known to be done.
 
 
@@ -134,7 +133,6 @@ class Streams:
         return [Event(stream, at) for stream, at in self._issued.items()]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The counters of the allocator at one moment.
 
 

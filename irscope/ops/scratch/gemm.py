@@ -26,7 +26,6 @@ from irscope.ops.scratch.recorder import (
 )
 from irscope.ops.spec import NeedsNumbers
 
-# ----------------------------------------------------------------------------------------------------
 # Matrix products: copies of operands that do not lie as the library wants, and which library runs.
 
 _LT_TYPES = frozenset({DType.F64, DType.F32, DType.F16, DType.BF16})
@@ -243,7 +242,6 @@ def baddbmm_rule(scratch: Scratch) -> None:
     bmm(scratch, scratch.call.tensor("a"), scratch.call.tensor("b"))
 
 
-# ----------------------------------------------------------------------------------------------------
 # Einstein sums: each pair of operands becomes lists of matrices, copied where no view shows them so.
 
 

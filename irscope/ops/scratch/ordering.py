@@ -29,7 +29,6 @@ from irscope.ops.spec import NeedsNumbers
 if TYPE_CHECKING:
     from irscope.devices.catalogue import Target
 
-# ----------------------------------------------------------------------------------------------------
 # Temporary storage of the parallel primitives (scan, select, reduce, radix sort) that PyTorch takes from NVIDIA's CUB library.
 
 _ALIGNMENT = 256
@@ -127,7 +126,6 @@ def _passes(count: int, tile: int, bits: int) -> tuple[int, int, int]:
     return -(-count // tile) * _DIGITS * 4, passes * _DIGITS * 8, passes * 4
 
 
-# ----------------------------------------------------------------------------------------------------
 # Running sums, sorting, the largest elements, random draws that need them.
 
 _INDEX = 8
@@ -388,7 +386,6 @@ def histogram_rule(scratch: Scratch) -> None:
         scratch.drop(extreme)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Choosing elements: by truth values, by positions, by a condition.
 
 _COUNT = 4

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from irscope.ir.graph import Attr
     from irscope.ops.spec import OpCall
 
-# ----------------------------------------------------------------------------------------------------
 # cuDNN's workspace for a convolution: a model, since the sizes come from a closed library that asks the device.
 
 Kernel: TypeAlias = Literal["forward", "input", "filters"]
@@ -68,7 +67,6 @@ def _kernel_kind(w: TensorType, strides: Sequence[int], groups: Attr) -> str:
     return "pointwise" if is_product else "convolution"
 
 
-# ----------------------------------------------------------------------------------------------------
 # Writing down what a kernel takes and gives back, in order.
 
 

@@ -15,7 +15,6 @@ from irscope.ops.spec import Temporaries
 if TYPE_CHECKING:
     from irscope.devices.catalogue import Target
 
-# ----------------------------------------------------------------------------------------------------
 # Functions of single elements that PyTorch puts together from other functions.
 
 _SCALAR = 8
@@ -53,7 +52,6 @@ def power_rule(scratch: Scratch) -> None:
         scratch.passing("base", _SCALAR)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Reductions: where few results come of many elements, PyTorch splits each over thread blocks, which meet in global memory.
 
 MAX_THREADS = 512
@@ -191,7 +189,6 @@ def _up(a: int, b: int) -> int:
     return -(-a // b)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Normalizations: saved statistics (made even without gradients), factors of each channel, contiguous copies.
 
 _SINGLE = 4

@@ -35,7 +35,6 @@ from irscope.ops.spec import NeedsNumbers
 if TYPE_CHECKING:
     from irscope.devices.catalogue import Target
 
-# ----------------------------------------------------------------------------------------------------
 # Into how many parts flash attention cuts the keys where queries alone do not keep the device busy.
 
 _ROWS_OF_BLOCK = 64
@@ -74,7 +73,6 @@ def _single(value: float) -> float:
     return rounded
 
 
-# ----------------------------------------------------------------------------------------------------
 # Scaled dot product attention: which kernels run, and what each of them takes.
 
 Kernel = Literal["flash", "efficient", "math", "cudnn"]
@@ -383,7 +381,6 @@ def safe_softmax(scratch: Scratch, scores: TensorType) -> None:
     scratch.drop(zero, rows, masked)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The fused attention and encoder layers that nn.MultiheadAttention and nn.TransformerEncoder run in inference.
 
 

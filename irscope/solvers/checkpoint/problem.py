@@ -210,10 +210,8 @@ def checkpoint_problem(
     return CheckpointProblem(tidy, list(storages), replay_random)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Lower bounds for every plan: of the peak, and of the time under a memory budget.
 
-# ----------------------------------------------------------------------------------------------------
 # Lagrangian relaxation: which storages to keep when a byte has a price, by one minimum cut.
 
 PICOSECOND = 1e-12
@@ -312,7 +310,6 @@ def _there(problem: CheckpointProblem, number: int) -> bool:
     return storage.is_input and storage.is_output
 
 
-# ----------------------------------------------------------------------------------------------------
 # Lower bounds for every plan: of the peak, and of the time under a memory budget.
 
 

@@ -267,7 +267,6 @@ def _free(lives: _Lives, key: int, size: int, steps: int) -> None:
         lives.freed[at] += size
 
 
-# ----------------------------------------------------------------------------------------------------
 # Plans that recompute whole regions of the forward, as `torch.utils.checkpoint` does: at the first use, everything not saved.
 
 

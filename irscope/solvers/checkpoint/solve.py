@@ -15,7 +15,6 @@ from irscope.solvers.checkpoint.problem import Bounds, CheckpointProblem, Networ
 from irscope.solvers.checkpoint.simulate import AGAIN, KEEP, ONCE, Cost, Simulator
 from irscope.solvers.worktime import WorkTime
 
-# ----------------------------------------------------------------------------------------------------
 # Pareto front of the plans seen so far: for each peak the least time.
 
 
@@ -62,7 +61,6 @@ class Archive:
         return min(self.points, key=lambda point: point.cost.seconds + price * max(0, point.cost.peak - budget))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The greedy choice of the μ-TWO compiler, with its updates of sources, stopped by the exact simulator.
 
 
@@ -153,10 +151,8 @@ def _idle_at(problem: CheckpointProblem, number: int, at: int) -> bool:
     return problem.last_forward[number] < at < problem.later_readers[number][0]
 
 
-# ----------------------------------------------------------------------------------------------------
 # Plans for memory budgets, and the curve of peak against time, each with a lower bound.
 
-# ----------------------------------------------------------------------------------------------------
 # Simulated annealing over plans: keep one storage more, one less, or exchange two, evaluated by the exact simulator.
 
 _HOT = (3e-4, 3e-5, 3e-3)
@@ -248,7 +244,6 @@ class Annealer:
         return undo
 
 
-# ----------------------------------------------------------------------------------------------------
 # Baseline planners: a knapsack on saved bytes, and segments of the forward (Chen and others).
 
 _BUCKETS = 1000
@@ -337,7 +332,6 @@ def _keeping(simulator: Simulator, kept: Iterable[int]) -> list[int]:
     return plan
 
 
-# ----------------------------------------------------------------------------------------------------
 # Branch and bound: the optimal plan of a small problem.
 
 
@@ -403,7 +397,6 @@ class _Search:
         return sum(problem.operators[writer].seconds for writer in again) >= self.best[0].seconds
 
 
-# ----------------------------------------------------------------------------------------------------
 # Plans for memory budgets, and the curve of peak against time, each with a lower bound.
 
 _SMALL = 7

@@ -106,10 +106,8 @@ def _reach(edges: list[tuple[int, ...]] | list[list[int]], start: int) -> set[in
     return found
 
 
-# ----------------------------------------------------------------------------------------------------
 # Exact search (dynamic programming over sets of operators that have run) for the order of least peak of a small problem.
 
-# ----------------------------------------------------------------------------------------------------
 # Precedence constraints that every order within a limit satisfies.
 #
 # Take two operators of which the graph does not say which comes first. Where the least memory while the one runs, with the other
@@ -275,7 +273,6 @@ def _members_of_mask(mask: int) -> list[int]:
     return members
 
 
-# ----------------------------------------------------------------------------------------------------
 # Exact search (dynamic programming over sets of operators that have run) for the order of least peak of a small problem.
 
 _FIRST_PATIENCE = 4_000

@@ -142,7 +142,6 @@ def simple_orders(problem: OrderProblem) -> Iterator[tuple[str, list[int]]]:
         yield f"{name}, backwards", problem.reversed_order(make(problem.reverse))
 
 
-# ----------------------------------------------------------------------------------------------------
 # How long an order takes where operators may overlap, and orders that do not take much longer than the one as written.
 
 _BLENDS = 32
@@ -221,10 +220,8 @@ def _places(order: Sequence[int]) -> list[int]:
     return places
 
 
-# ----------------------------------------------------------------------------------------------------
 # The best order that is found in a given time, and a lower bound for every order.
 
-# ----------------------------------------------------------------------------------------------------
 # Beam search over sets of operators that have run: of all sets of one size, only the most promising are expanded.
 
 
@@ -266,7 +263,6 @@ def _order(last: _Way) -> list[int]:
     return order[::-1]
 
 
-# ----------------------------------------------------------------------------------------------------
 # An order with the bytes alive along it, so that windows of it can be evaluated and changed in time proportional to the window.
 
 
@@ -311,10 +307,8 @@ class Layout:
             self.needs[at], self.standing[at] = need, alive
 
 
-# ----------------------------------------------------------------------------------------------------
 # The best order that is found in a given time, and a lower bound for every order.
 
-# ----------------------------------------------------------------------------------------------------
 # Local search for orders of large graphs: moves found by minimum cuts, then exact search of small windows.
 
 Stop = Callable[[], bool]
@@ -410,7 +404,6 @@ def _best_within(part: OrderProblem) -> list[int]:
     return best
 
 
-# ----------------------------------------------------------------------------------------------------
 # The search for the best order of one part of a problem: simple orders, bounds by minimum cuts, beam, exact and local search.
 
 _CUTS = 3
@@ -517,7 +510,6 @@ class Job:
                 self.witness = Cut(ops[self.begin + cut.op], cut.bytes, done)
 
 
-# ----------------------------------------------------------------------------------------------------
 # The best order that is found in a given time, and a lower bound for every order.
 
 

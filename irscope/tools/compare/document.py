@@ -57,7 +57,6 @@ def _unknown_as_details(table: Table) -> Table:
     return replace(table, columns=tuple(column if column.key in known else replace(column, detail=True) for column in table.columns))
 
 
-# ----------------------------------------------------------------------------------------------------
 # The JSON document of a comparison as types, from which its published JSON Schema is generated.
 
 
@@ -88,7 +87,6 @@ class CompareJson(TypedDict):
     reports: Annotated[list[ReportJson], "One report with the numbers, tables and series."]
 
 
-# ----------------------------------------------------------------------------------------------------
 # What `--fail-on` says: limits that a comparison must keep, such as peak>5% or unmatched>0.
 
 _TERM = re.compile(r"\s*([a-z_]+)\s*>\s*([^\s,]+)\s*")

@@ -264,7 +264,6 @@ def _way_back(history: Sequence[dict[int, int]], diagonal: int, x: int, from_a: 
     return kept
 
 
-# ----------------------------------------------------------------------------------------------------
 # One axis for two sequences: matched elements share a position.
 
 
@@ -294,7 +293,6 @@ def _spread(from_a: int, to_a: int, from_b: int, to_b: int) -> list[tuple[int, i
     ]
 
 
-# ----------------------------------------------------------------------------------------------------
 # Matching of the nodes of two models: by weights and names, then along the data flow, then by order.
 
 _ROUNDS = 10
@@ -313,7 +311,6 @@ class How(enum.Enum):
     """They are equal in operator, types or module and lie between the same matched neighbours."""
 
 
-# ----------------------------------------------------------------------------------------------------
 # Modules of two programs of different libraries: by what their names have in common, then by their place and work.
 
 

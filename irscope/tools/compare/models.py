@@ -151,10 +151,8 @@ def ops_text(side: Side, numbers: tuple[int, ...]) -> str:
     return " + ".join(f"{count} {op}" if count > 1 else op for op, count in Counter(ops).most_common())
 
 
-# ----------------------------------------------------------------------------------------------------
 # Differences of two models: nodes, modules, weights, totals and timelines.
 
-# ----------------------------------------------------------------------------------------------------
 # Differences of two matched nodes: shapes, element types, attributes, weights, FLOPs.
 
 _ARROW = " -> "
@@ -283,7 +281,6 @@ def _cut_text(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-# ----------------------------------------------------------------------------------------------------
 # Unifies symbols of two models that stand for the same size, such as the batch, so that formulas of both are comparable.
 
 
@@ -341,7 +338,6 @@ def _disjoint(a: Interval, b: Interval) -> bool:
     return (high_a is not None and low_b is not None and high_a < low_b) or (high_b is not None and low_a is not None and high_b < low_a)
 
 
-# ----------------------------------------------------------------------------------------------------
 # Differences of two models: nodes, modules, weights, totals and timelines.
 
 SAME, CHANGED = "same", "changed"
@@ -630,7 +626,6 @@ def _owner(side: Side, number: int) -> bool:
     return bool(names) and names[0].rpartition(".")[0] == side.modules[node]
 
 
-# ----------------------------------------------------------------------------------------------------
 # The numbers of a whole comparison: one line a measure, with the difference and how large it is.
 
 

@@ -255,10 +255,8 @@ def flops_by_node(side: Side) -> Mapping[Node, int]:
     return flops
 
 
-# ----------------------------------------------------------------------------------------------------
 # A model beside a recording of a real run: figures, nodes, modules, and whether the recording is one of this model at all.
 
-# ----------------------------------------------------------------------------------------------------
 # Nodes of operators that ONNX Runtime renamed when it chose another layout: their kernels' names still tell.
 
 _SUFFIX = re.compile(r"(_nchwc|_token_\d+|/duplicated)+$")
@@ -305,7 +303,6 @@ def _is_elementwise(node: Node) -> bool:
     return spec is not None and spec.family is Family.ELEMENTWISE
 
 
-# ----------------------------------------------------------------------------------------------------
 # Which recorded operator carries out which node: by name, then by operator, module and order.
 
 _LAYOUT = re.compile(r"Memcpy(To|From)Host|Reorder(In|Out)put|(Memcpy|Transpose).*_token_\d+")
@@ -441,7 +438,6 @@ def _why_unknown(op: OpRecord) -> str:
     return "no node has its operator and module at this place"
 
 
-# ----------------------------------------------------------------------------------------------------
 # A model beside a recording of a real run: figures, nodes, modules, and whether the recording is one of this model at all.
 
 _FEW = 0.5

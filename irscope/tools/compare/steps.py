@@ -95,7 +95,6 @@ def known_processor(recording: Recording) -> str:
     return found.name if found is not None and found.kind == "cpu" else ""
 
 
-# ----------------------------------------------------------------------------------------------------
 # Operators of a captured step and of a recorded one.
 
 

@@ -567,7 +567,6 @@ def _as_it_ran(snapshot: Snapshot, options: Options) -> tuple[Options, str]:
     return replace(options, device=options.device or device, torch=options.torch or torch, alloc_conf=options.alloc_conf or conf), unknown
 
 
-# ----------------------------------------------------------------------------------------------------
 # Changes that would have needed less memory: the requests asked again of a simulated allocator, with other settings or without a fault.
 
 MOST_REQUESTS: Final = 400_000
