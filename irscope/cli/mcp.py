@@ -7,6 +7,7 @@ the protocol. What a caller names is data, never an option: values stand behind 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -176,10 +177,19 @@ class Command:
             return ExitCode.OK
         try:
             from mcp.server import MCPServer
+            from mcp.server.mcpserver.exceptions import ToolError as Refusal
         except ImportError:
             raise UsageError("the server needs the package mcp, 2.0 or newer", hint="pip install 'mcp>=2'", code="IRS726") from None
         server = MCPServer("irscope", instructions=_INSTRUCTIONS, version=__version__)
         for tool in tools.all():
-            server.add_tool(tool)
+
+            @functools.wraps(tool)
+            def answer(*args: Any, tool: Callable[..., Answer] = tool, **options: Any) -> Answer:
+                try:
+                    return tool(*args, **options)
+                except ToolError as error:  # the package passes on the text of its own errors only
+                    raise Refusal(str(error)) from None
+
+            server.add_tool(answer)
         server.run("stdio")
         return ExitCode.OK
