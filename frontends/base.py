@@ -45,6 +45,8 @@ class LoadOptions:
     """True where an installed ONNX Runtime is asked for that graph, by making a session in a separate process, instead of predicting it."""
     ort_device: str = ""
     """The device of that session, from `--device`: what it optimises for. Empty for a processor with AVX-512."""
+    ort_vector_bits: int | None = None
+    """Bits of the vectors of its processor, from a recording; None for those of the device."""
     ort: str = ""
     """The release of ONNX Runtime that optimises it, from `--ort`; as in the settings of passes."""
     file_types: Mapping[str, Type] = field(default_factory=dict)

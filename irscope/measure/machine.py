@@ -28,6 +28,18 @@ def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return platform.processor() or platform.machine() or "unknown processor"
 
 
+def vector_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> int | None:
+    """Return the bits of a vector register that kernels are chosen by; None where the system does not say."""
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return 128
+    try:
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    flags = next((set(line.split()) for line in text.splitlines() if line.startswith("flags")), set[str]())
+    return 512 if "avx512f" in flags else 256 if {"avx2", "fma"} <= flags else 128 if flags else None
+
+
 def memory_bytes() -> int | None:
     """Main memory; None where the system does not say."""
     try:

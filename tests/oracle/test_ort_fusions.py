@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,10 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from irscope.frontends.onnx.optimizer.bridge import optimised
+from irscope.frontends.onnx.optimizer.bridge import optimised, session_on
 from irscope.frontends.onnx.optimizer.driver import Level
-from irscope.frontends.onnx.optimizer.graph import Session
 from irscope.frontends.onnx.reader import read_file
+from irscope.measure.machine import vector_bits
 from irscope.session import open_model
 from tests.tools.oracle.ort_fusion_cases import model, read_cases
 from tests.tools.ort_levels import reordered, types_of
@@ -44,7 +45,7 @@ def predicted(source: onnx.ModelProto, level: Level, folder: Path, order: Sequen
     path = folder / "source.onnx"
     onnx.save(source, path)
     types = types_of(open_model(path).program)
-    return optimised(read_file(path), types, level, Session(reordered=order)).proto
+    return optimised(read_file(path), types, level, replace(session_on("", vector_bits=vector_bits()), reordered=order)).proto
 
 
 def nodes(proto: onnx.ModelProto) -> Nodes:

@@ -563,20 +563,24 @@ def optimised(file: ModelFile, types: Mapping[str, Type], level: Level, session:
     return bridge.write(graph)
 
 
+_USUAL_BITS: Final = 512
+"""Of a processor that nobody named: AVX-512, as most servers of the clouds have it."""
 _BLOCKS: Final = {512: 16, 256: 8}
 """MlasNchwcGetBlockSize of onnxruntime 1.31 by the bits of a vector of x86. On ARM it has blocks of 16 where it was built with
 onnxruntime_USE_ARM_NEON_NCHWC, which its packages are not: then there are none."""
 
 
-def session_on(device: str, ort: str = "") -> Session:
-    """Return a session of a release on a device: the provider that its kernels are of, and how many channels it has to a block."""
+def session_on(device: str, ort: str = "", vector_bits: int | None = None) -> Session:
+    """Return a session of a release on a device: the provider that its kernels are of, and how many channels it has to a block.
+
+    `vector_bits` are those of the processor where they are known better than from the device's name.
+    """
     without = ort_release(ort).rules.without
-    if not device:
-        return Session(without=without)
-    profile = find_device(device)
-    if profile.capability is not None:
+    profile = find_device(device) if device else None
+    if profile is not None and profile.capability is not None:
         return Session(provider=CUDA, without=without)
-    return Session(block=16 if profile.vector_bits is None else _BLOCKS.get(profile.vector_bits, 1), without=without)
+    bits = vector_bits or (profile.vector_bits if profile is not None else None) or _USUAL_BITS
+    return Session(block=_BLOCKS.get(bits, 1), without=without)
 
 
 def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
@@ -586,7 +590,8 @@ def at_level(file: ModelFile, options: LoadOptions) -> tuple[ModelFile, str]:
         raise UsageError(f"ONNX Runtime has no level {level!r}", code="IRS623", hint=f"one of {', '.join(LEVELS)}")
     if not options.use_ort:
         try:
-            return optimised(file, options.file_types, level, session_on(options.ort_device, options.ort)), "predicted"
+            session = session_on(options.ort_device, options.ort, options.ort_vector_bits)
+            return optimised(file, options.file_types, level, session), "predicted"
         except IrscopeError:
             raise
         except Exception as error:

@@ -15,7 +15,7 @@ from irscope.devices.catalogue import calibration_file
 from irscope.devices.profile import KERNELS, DeviceProfile, parse_profile
 from irscope.files import make_folder, write_text
 from irscope.immutable import immutable
-from irscope.measure.machine import memory_bytes, processor_name
+from irscope.measure.machine import memory_bytes, processor_name, vector_bits
 
 Work: TypeAlias = Callable[[], object]
 
@@ -307,6 +307,8 @@ def record_of(engine: Engine, rates: Measurement, date: str, sessions: SessionRa
     }
     if "operator" in rates.operators:
         record["launch"] = _time(rates.operators["operator"])
+    if engine.kind == "cpu" and (bits := vector_bits()) is not None:
+        record["vector_bits"] = {"value": bits, "source": "here"}
     if engine.memory_bytes:
         record["memory"] = {"value": engine.memory_bytes, "unit": "B", "source": "here"}
     return record

@@ -19,7 +19,7 @@ from irscope.errors import PassError, UsageError
 from irscope.files import TemporaryFolder
 from irscope.immutable import immutable
 from irscope.ir.dtypes import LONG_NAMES
-from irscope.measure.machine import distribution, environment, header, processor
+from irscope.measure.machine import distribution, environment, header, processor, vector_bits
 from irscope.measure.record.request import InputSpec, Request, given_values, type_bytes
 from irscope.measure.record.sink import Sink, first_line, problem_of
 from irscope.measure.record.trace import times_of
@@ -666,4 +666,6 @@ def _settings(request: Request) -> dict[str, Setting]:
         "seed": options.seed,
         "op_time": "ONNX Runtime's profile",
     }
+    if request.executor == "ort-cpu" and (bits := vector_bits()) is not None:
+        settings["vector_bits"] = bits
     return settings | environment("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")

@@ -78,6 +78,9 @@ def open_for(
         # Types of inputs leave no symbol open; sizes alone stand where a recording has no inputs.
         bind = {} if inputs else dict(header.bind)
     wanted = settings_of(recording, settings or Settings())
+    bits = recording.header.settings.get("vector_bits")
+    if isinstance(bits, int) and not wanted.device:
+        given = replace(given, ort_vector_bits=bits)
     try:
         return open_model(path, replace(given, inputs=inputs, bind=bind), settings=wanted)
     except (UsageError, LoadError) as error:

@@ -87,7 +87,8 @@ def settings_of(recording: Recording, given: Settings) -> Settings:
     torch = given.torch or (header.versions.get("torch", "") if header.executor == "torch-cuda" else "")
     conf = header.settings.get("PYTORCH_CUDA_ALLOC_CONF", header.settings.get("PYTORCH_ALLOC_CONF", ""))
     alloc_conf = given.alloc_conf or (str(conf) if header.executor == "torch-cuda" else "")
-    settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf, strict=given.strict)
+    ort = given.ort or (header.versions.get("onnxruntime", "") if header.executor.startswith("ort") else "")
+    settings = Settings(device=device, torch=torch, alloc_conf=alloc_conf, ort=ort, strict=given.strict)
     try:
         check_target(settings)
     except UsageError as error:

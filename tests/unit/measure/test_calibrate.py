@@ -14,7 +14,7 @@ from irscope.devices.profile import KERNELS, SESSION_CALL, SESSION_ELEMENTS, SES
 from irscope.errors import UsageError
 from irscope.files import config_folder
 from irscope.measure.calibrate.engine import STREAM_SIZES, Measurement, NumpyCpu, Sample, Work, measure, measure_sessions, record_of, save
-from irscope.measure.machine import memory_bytes, processor_name
+from irscope.measure.machine import memory_bytes, processor_name, vector_bits
 
 
 class FakeMachine:
@@ -148,11 +148,14 @@ def test_settings_have_a_folder_on_every_system(monkeypatch: pytest.MonkeyPatch,
     assert config_folder() == Path.home() / "Library" / "Application Support" / "irscope"
 
 
-def test_the_machine_has_a_name(tmp_path: Path) -> None:
+def test_the_machine_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "cpuinfo"
     info.write_text("processor\t: 0\nmodel name\t: Some CPU @ 3 GHz\n")
     assert processor_name(info) == "Some CPU @ 3 GHz"
     assert processor_name(tmp_path / "missing")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    info.write_text("flags\t\t: fpu fma avx2\nflags\t\t: fpu\n")
+    assert [vector_bits(info), vector_bits(tmp_path / "missing")] == [256, None]
     assert memory_bytes() is None or memory_bytes() > 1 << 26  # type: ignore[operator]  # not None here
 
 
