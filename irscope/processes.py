@@ -350,6 +350,32 @@ def fork() -> int:
         return os.fork()
 
 
+def in_copy(work: Callable[[], bytes]) -> bytes | None:
+    """Return what `work` makes in a copy of this process, so that a library that aborts ends only the copy; None where it fails."""
+    if not hasattr(os, "fork"):
+        return work()
+    reader, writer = os.pipe()
+    copy = fork()
+    if not copy:
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the library prints as it aborts
+            with open(writer, "wb") as pipe:
+                pipe.write(work())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    try:
+        os.close(writer)
+        with open(reader, "rb") as pipe:
+            made = pipe.read()
+    except BaseException:
+        os.kill(copy, signal.SIGKILL)
+        raise
+    finally:
+        status = os.waitpid(copy, 0)[1]
+    return made if status == 0 else None
+
+
 # -- processes that are handed functions -------------------------------------------------------------------------------
 
 _STARTING: Final = threading.Lock()
