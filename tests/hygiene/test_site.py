@@ -89,7 +89,8 @@ QUESTIONS = {
     "how much gpu memory does my model need": "memory", "out of memory error snapshot": "explain", "largest batch that fits": "memory",
     "how long can the context be": "llm", "training on 8 gpus fsdp": "simulate", "count flops": "cost", "torch.compile memory": "compile",
     "inference time": "speed", "quantise int4 weights": "parameters", "fail CI when memory grows": "check",
-    "write my own pass": "add-a-pass",
+    "write my own pass": "add-a-pass", "will it fit on my gpu": "memory", "kv cache size": "llm", "throughput tokens per second": "llm",
+    "deepspeed zero": "simulate", "onnx runtime memory": "memory-ort", "keyboard shortcuts": "tui",
 }  # fmt: skip
 """What a stranger types, and the page that answers it."""
 _LINKS = "Array.from(document.querySelectorAll('.md-search-result__item a')).map(link => link.href.split('/').pop().split(/[#?]/)[0])"

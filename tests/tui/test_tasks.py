@@ -28,7 +28,7 @@ SAMPLES = ROOT / "samples"
 PAGE = (ROOT / "docs" / "tui.md").read_text("utf-8")
 KEYS = {
     question: re.findall("`([^`]+)`", keys)
-    for question, keys in re.findall(r"^\| ([^|]+\?) \| (.+) \|$", PAGE.partition("## Questions and keys")[2], re.MULTILINE)
+    for question, keys in re.findall(r"^\| ([^|]+\?) \| (.+) \|$", PAGE.partition("## Questions and keyboard shortcuts")[2], re.MULTILINE)
 }
 """The keys that the page says for each question."""
 Task = tuple[str, str, Sequence[str]]
