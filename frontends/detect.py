@@ -321,7 +321,7 @@ def _explain_other_files(head: bytes, path: Path) -> None:
 
 
 def _of_packages(head: bytes, path: Path, name: str | None) -> tuple[Kind | None, UsageError | None]:
-    """The kind that an installed package reads: of a name without a reader here, or recognised by its frontend; and one that failed."""
+    """Return an installed package's kind: of a name without a reader here, or recognised by its frontend, and one that failed."""
     broken: UsageError | None = None
     for plugin in plugins_by_name(ENTRY_POINT_GROUP, frozenset(one.name for one in KINDS.values() if one.frontend is not None)).values():
         try:

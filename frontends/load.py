@@ -25,7 +25,7 @@ _WITH_METHODS = ("exported", "torchscript", "inductor.package", "stablehlo")
 
 
 def path_of(text: str) -> Path:
-    """Where the model is that a text means: a name as it is, a file, or the model in a folder; raises for what is none of these."""
+    """Return where the model of a text is: a name as it is, a file, or the model in a folder; raises for what is none of these."""
     path = Path(text)
     if is_name(text):
         return path

@@ -102,7 +102,7 @@ def discard(key: str) -> None:
 
 
 def entries() -> list[Entry]:
-    """Every entry, the one that was used last first."""
+    """Return every entry, the one that was used last first."""
     return sorted(_entries(), key=lambda entry: (-entry.used, entry.path.name))
 
 

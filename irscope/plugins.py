@@ -87,7 +87,7 @@ def _may_be_there(folders: tuple[str, ...]) -> bool:
 
 
 def plugins_by_name(group: str, taken: frozenset[str] = frozenset()) -> dict[str, Plugin]:
-    """The entry points of a group by name. A name that is claimed twice, or that irscope itself has, is an error (IRS602) naming both."""
+    """Return the entry points of a group by name. A name claimed twice, or that irscope itself has, is an error (IRS602) naming both."""
     found: dict[str, Plugin] = {}
     for plugin in plugins(group):
         other = found.get(plugin.name)

@@ -158,7 +158,7 @@ class Model:
         return self._copy_with(sizes)
 
     def numbers_at(self, sizes: Mapping[str, int]) -> Model:
-        """The model with further sizes for numbers alone: one that was captured with open sizes is not captured again where it is known to
+        """Return the model with further sizes for numbers alone: one captured with open sizes is not captured again where it is known to
         run the same kernels at these. Which views it takes may differ from a capture at these sizes; otherwise as `rebound`."""
         all_ = {**self.options.bind, **sizes}
         is_same = not self.options.bind and self._is_unchanged and runs_same_at(self.program, sizes)
@@ -384,7 +384,7 @@ def kind_of(path: Path) -> str:
 
 
 def stated_sizes(program: Program, bind: Mapping[str, int]) -> Iterator[StatedSize]:
-    """Every size that is not in the file, and who stated it; `bind` are those that it was opened with."""
+    """Yield every size that is not in the file, and who stated it; `bind` are those that it was opened with."""
     for bound, size in bind.items():
         yield StatedSize(bound, size, "--bind")
     for assumption in program.assumed:

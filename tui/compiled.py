@@ -268,7 +268,7 @@ class CompiledView:
         return [(Span(self.symbols.clean(first), "heading"),), *((Span(self.symbols.clean(line)),) for line in rest)]
 
     def detail(self) -> list[Line]:
-        """Everything about the selected kernel."""
+        """Return everything about the selected kernel."""
         kernel, found, clean = self.kernel, self.found, self.symbols.clean
         if kernel is None or found is None:
             return []
@@ -398,7 +398,7 @@ class EagerBeside(Beside):
 
 
 def beside_eager(session: Session, question: str) -> EagerBeside:
-    """Both curves, by the same question to each program. For the worker's thread; raises IrscopeError where there is nothing to compare.
+    """Return both curves, by the same question to each program. For the worker's thread; IrscopeError where there is nothing to compare.
 
     In a compiled program's first run candidates of kernels are timed: unless that run is asked for, every later one is drawn.
     """

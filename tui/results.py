@@ -164,7 +164,7 @@ class Results:
 
 
 def step_ops(program: Program) -> dict[Node, StepOp]:
-    """By node the operator of the captured step; nothing for what is not a training step."""
+    """Return, by node, the operator of the captured step; nothing for what is not a training step."""
     trace = program.training
     if not isinstance(trace, Trace):
         return {}

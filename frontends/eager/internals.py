@@ -42,7 +42,7 @@ _CONTEXTS: Final = ("init_gpu_context", "init_cuda_context")
 
 @contextmanager
 def no_device_context() -> Iterator[None]:
-    """Within the context fake tensors ask no real device for memory, which they do to make its context wherever there is one."""
+    """Keep fake tensors from asking a real device for memory, which they do to make its context wherever there is one."""
     fakes: Any = importlib.import_module("torch._subclasses.fake_tensor")
     undo = [replaced(fakes, name, lambda device: None) for name in _CONTEXTS if hasattr(fakes, name)]
     try:

@@ -46,7 +46,7 @@ def watched_steps(entered: Told, left: Told, cleared: Callable[[Optimizer, bool]
 
 @contextmanager
 def watched_compiled_steps(entered: Told, left: Told, cleared: Callable[[Optimizer, bool], None] | None = None) -> Iterator[None]:
-    """As `watched_steps`, with steps that torch.compile compiles; Dynamo is imported for it."""
+    """Watch steps like `watched_steps`, also those that torch.compile compiles; Dynamo is imported for it."""
     # What is called from code that Dynamo cut into pieces is offered to it too.
     aside: Any = torch.compiler.disable
     steps = _Steps(aside(entered), aside(left))

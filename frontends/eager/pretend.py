@@ -88,7 +88,7 @@ pinned = SimpleNamespace(allocator=0, plain=None, sizes={})
 
 @contextmanager
 def pretended_cuda(target: Target | None = None, sink: DiagnosticSink | None = None) -> Iterator[str]:
-    """Within the context, fake tensors may be on the device that is yielded: "cuda", or "cpu" where that cannot be had.
+    """Let fake tensors be on the device that is yielded: "cuda", or "cpu" where that cannot be had.
 
     The device takes the place of one that is there, which is not touched, and of none, however torch was built. Where it cannot be had
     one diagnostic says so, and operators are captured on the CPU and counted as if they ran on a card.

@@ -339,7 +339,7 @@ class _Lowering:
         return Lowered("compiled.kernel", [self._value(read) for read in op.reads()], {**attrs, **dict(kernel.counts or ())})
 
     def _named(self, op: Op, signature: Signature) -> dict[str, Argument]:
-        """All arguments by name."""
+        """Return all arguments by name."""
         given: dict[str, Argument] = {}
         for place, param in enumerate(signature.params):
             if place < len(op.args):

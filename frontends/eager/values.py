@@ -303,7 +303,7 @@ class Values:
         return len(reads) == 1 and op.name == "is_nonzero" and isinstance(self._in_each(reads[0], op.number, _MOST_LINKS), int)
 
     def _in_each(self, tensor: Tensor, reader: int, links: int) -> Dim | None:
-        """The number that each element of a tensor has when an operator reads it, a formula of the sizes; None where that is not seen."""
+        """Return the number that each element of a tensor has when an operator reads it, a formula of the sizes, if it is seen."""
         if not links or self._changed_between(tensor, reader):
             return None
         if tensor.made_by is None:

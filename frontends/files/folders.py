@@ -269,7 +269,7 @@ def _by_ending(table: object, module: str) -> object:
 
 
 def read_adapter(folder: Path, base: str = "", sink: DiagnosticSink | None = None) -> Adapter | None:
-    """The adapter in a folder, on top of a base that a user names, else of the one that its configuration names; None where it has none.
+    """Return the adapter in a folder, on top of a base that a user or else its configuration names; None where it has none.
 
     LoadError where it is no LoRA adapter, and where its base is not on this machine.
     """

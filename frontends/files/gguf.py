@@ -292,7 +292,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
 
 
 def _parts(path: Path, header: Header) -> list[tuple[Path, Header]]:
-    """All parts of a split file, which lie beside one another; a file that is whole alone."""
+    """Return all parts of a split file, which lie beside one another; a file that is whole alone."""
     _, count = header.split
     if count <= 1:
         return [(path, header)]

@@ -459,7 +459,7 @@ _HANDLERS: dict[str, _Handler] = {
 
 
 def read_pickle(data: Buffer, where: str, start: int = 0, limit: int | None = None) -> Unpickled:
-    """One pickle as plain data."""
+    """Return one pickle as plain data."""
     return PickleReader(data, where, start, limit).read()
 
 

@@ -156,7 +156,7 @@ def _shares(module: Any, plan: Mapping[str, str], tp: int, kv_heads: int) -> Ite
 
 
 def _style(name: str, plan: Mapping[str, str]) -> str:
-    """Of a parameter, by its module or by itself."""
+    """Return the style of a parameter, by its module or by itself."""
     owner, _, own = name.rpartition(".")
     for pattern, how in plan.items():
         if fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"*.{pattern}"):

@@ -231,7 +231,7 @@ class _Reader:
         self.counts.setdefault(axes, Counter()).update(found)
 
     def operation(self, parts: Sequence[_Found], kind: str = "elementwise") -> _Found:
-        """One operation on these operands; on places alone it is part of an address."""
+        """Return one operation on these operands; on places alone it is part of an address."""
         axes = _axes_of(parts)
         if not any(one.is_value for one in parts):
             return _Found(axes)
@@ -475,7 +475,7 @@ class Plan:
         return self._own(node.outputs[0], _extent(type_))
 
     def view(self, name: str, of: Held, type_: TensorType, offset: Dim, loc: Loc | None) -> Held:
-        """Other sizes and strides over the same memory; the tensor itself where they are its own."""
+        """Return other sizes and strides over the same memory; the tensor itself where they are its own."""
         if type_ is of.type and offset == 0:
             return of
         strides = type_.layout if isinstance(type_.layout, tuple) else row_major(type_.shape or ())

@@ -21,7 +21,7 @@ _AXES_ARE_OPERANDS = 13
 
 
 def _sides(call: Call) -> list[Operand]:
-    """Both operands of a binary operator, the second with axes added where an old model says on which it lies."""
+    """Return both operands of a binary operator, the second with axes added where an old model says on which it lies."""
     if call.version < _NUMPY_BROADCASTING and call.has("axis") and call.flag("broadcast"):
         axis = call.integer("axis")
         aligned = call.value("view.align", [call.needed(1), call.needed(0)], {"axis": axis})

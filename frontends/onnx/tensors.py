@@ -198,7 +198,7 @@ def _element_count(dims: tuple[int, ...], name: str) -> int:
 
 
 def _densify(values: Constant, indices: Constant, dims: tuple[int, ...], count: int) -> Literal | str | None:
-    """All elements of a small sparse tensor; None where it is large, a text where its indices are wrong."""
+    """Return all elements of a small sparse tensor; None where it is large, a text where its indices are wrong."""
     if not is_literal(values.type.dtype, count) or not isinstance(values.data, Literal) or not isinstance(indices.data, Literal):
         return None
     positions = [int(position.real) for position in indices.data.values if not isinstance(position, str)]

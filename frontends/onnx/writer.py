@@ -549,7 +549,7 @@ def _cannot(node: Node | None, why: str) -> UsageError:
 
 
 def _all_names(graph: onnx.GraphProto) -> set[str]:
-    """Every name in a graph and in the graphs inside it."""
+    """Return every name in a graph and in the graphs inside it."""
     names: set[str] = set()
     todo = [graph]
     while todo:

@@ -64,7 +64,7 @@ def capture_module(
     sizes: OpenSizes | None = None,
     keep_calls: bool = False,
 ) -> Program:
-    """The program that a module runs with these arguments: a compiled one, where it is compiled or is to be, else as Python runs it."""
+    """Return the program that a module runs with these arguments: a compiled one where it is compiled or is to be, else Python's."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError("torch is not installed", code="IRS192", hint="live models need it: pip install torch")
     from irscope.frontends.eager.running import capture_program, check_module, is_compiled

@@ -169,7 +169,7 @@ RanT = TypeVar("RanT", bound=Ran)
 def capture_compiled(
     module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings | None, target: Target, sink: DiagnosticSink
 ) -> Program:
-    """The program of a module that is compiled, or with `settings` is to be: the kernels of a later run, with the memory of all runs.
+    """Return the program of a module that is compiled, or with `settings` is to be: kernels of a later run, with the memory of all runs.
 
     The model is loaded, and run without gradients: first with all that compiling takes, and again.
     """
@@ -785,7 +785,7 @@ def _tape(
 
 
 def step_starts(tape: Tape[Any], run: Recording, firsts: Mapping[int, int]) -> Iterator[int]:
-    """Return the begin of each operator's step: the first request after the operator before it, since what an operator writes into is made
+    """Yield the begin of each operator's step: the first request after the operator before it, since what an operator writes into is made
     before it runs. `firsts` has operators with which something begins, each with the requests before that.
 
     A view asks for nothing: it is made for the operator after it, whose requests may be before it.

@@ -182,7 +182,7 @@ class Compilations:
     """The version of torch, where its compiler was not compared with that of a CUDA build."""
 
     def to_json(self) -> dict[str, Any]:
-        """All but the generated code."""
+        """Return all but the generated code."""
         return {
             "graphs": [{key: value for key, value in asdict(graph).items() if key != "text"} for graph in self.graphs],
             "events": [asdict(event) for event in self.events],

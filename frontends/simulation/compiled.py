@@ -306,7 +306,7 @@ class Compiler:
         benchmarking: Any = importlib.import_module("torch._inductor.runtime.benchmarking")
 
         def benchmark(benchmarker: Any, call: Callable[[], Any], *args: Any, return_mode: str = "min", **kwargs: Any) -> Any:
-            """As `InductorBenchmarker.benchmark_gpu`, which calls a candidate many times and in between overwrites the L2 cache."""
+            """Do as `InductorBenchmarker.benchmark_gpu`, which calls a candidate many times and in between overwrites the L2 cache."""
             with self._tuning():
                 call()
                 size = torch.cuda.get_device_properties("cuda").L2_cache_size // torch.int.itemsize

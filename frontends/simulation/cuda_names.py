@@ -118,7 +118,7 @@ def _copied(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> list[torch.Ten
 def _scatter(
     tensor: torch.Tensor, devices: Sequence[Any], sizes: Sequence[int] | None, dim: int, streams: Any = None
 ) -> list[torch.Tensor]:
-    """As comm.cpp: a piece for each device, copied on the stream that is given for it."""
+    """Do as comm.cpp: a piece for each device, copied on the stream that is given for it."""
     where = _here(devices)
     pieces = tensor.split(list(sizes), dim) if sizes else tensor.chunk(len(where), dim)
     made = []

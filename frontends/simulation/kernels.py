@@ -351,7 +351,7 @@ class Kernels:
     # -- making plans ----------------------------------------------------------------------------------------------
 
     def _plan(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> Plan:
-        """The plan for a call; where torch has switched dispatch to Python off, as while it makes a tensor from numbers, it is on here."""
+        """Return the plan for a call; dispatch to Python is on here where torch switches it off, as it makes tensors from numbers."""
         excluded = torch._C._dispatch_tls_local_exclude_set().remove(_PYTHON).remove(_SNAPSHOT)
         with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded), torch.no_grad():
             return self._plan_anew(op, args, kwargs, tensors)
@@ -588,7 +588,7 @@ def _sizes_to_try(operands: Sequence[torch.Tensor]) -> list[Mapping[int, int]]:
 
 
 def _wanted_shape(shapes: Sequence[tuple[int, ...]], tries: Sequence[Mapping[int, int]]) -> tuple[int, ...]:
-    """The shape at the sizes that are wanted, by those at the sizes that were tried. ValueError where it is not one of them, nor fixed."""
+    """Return the shape at the wanted sizes, by those at the sizes that were tried. ValueError where it is not one of them, nor fixed."""
     if not tries[0]:
         return shapes[0]
     if len({len(shape) for shape in shapes}) != 1:

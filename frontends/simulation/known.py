@@ -93,7 +93,7 @@ class Values:
         return True
 
     def item(self, tensor: torch.Tensor) -> Any:
-        """One element, if it is known."""
+        """Return one element, if it is known."""
         known = self._shown(tensor)
         return None if known is None else known.item()
 

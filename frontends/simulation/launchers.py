@@ -41,7 +41,7 @@ def environment(rank: int, world: int, local: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def set_variables(made: Mapping[str, str]) -> Iterator[None]:
-    """Within the context these variables of the environment are set; then they are as before."""
+    """Set these variables of the environment within the context."""
     before = {key: os.environ.get(key) for key in made}
     os.environ.update(made)
     try:
@@ -81,7 +81,7 @@ class Launchers:
             launch.__call__ = lambda launched, *args: self._launch(launched._config, launched._entrypoint, args)
 
     def _start(self, function: Callable[..., Any], args: Sequence[Any] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any) -> Any:
-        """As `start_processes`: the function is called with its number in place of the processes."""
+        """Do as `start_processes`: the function is called with its number in place of the processes."""
         played = int(os.environ.get("LOCAL_RANK", "0")) % max(nprocs, 1)
         self.started.append(f"rank {played} of the {nprocs} that it starts")
         function(played, *args)
@@ -108,7 +108,7 @@ class Launchers:
         return "play"
 
     def _launch(self, config: Any, entry: Any, args: Sequence[Any]) -> dict[int, Any]:
-        """As torchrun: what it starts is called, or run as a script, with its variables."""
+        """Do as torchrun: what it starts is called, or run as a script, with its variables."""
         local = int(config.nproc_per_node)
         world = int(config.max_nodes) * local
         played = int(os.environ.get("RANK", "0")) % world
@@ -162,7 +162,7 @@ def _is_running(script: str) -> bool:
 
 @contextlib.contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Within the context these are all the variables of the environment."""
+    """Make these all the variables of the environment within the context."""
     before, made = dict(os.environ), dict(wanted)
     os.environ.clear()
     os.environ.update(made)

@@ -214,7 +214,7 @@ class Machine:
         return self.pieces.get(storage.data_ptr())
 
     def piece_under(self, tensor: torch.Tensor) -> Piece | None:
-        """The allocation behind a tensor. Python's object for its storage would count as one more user of that for as long as it lives, and
+        """Return the allocation behind a tensor. Python's object for its storage would count as one more user of it while it lives, and
         autograd adds up in place only what has no other user; so it is not asked for."""
         if not tensor.numel():
             return self.piece_of(tensor.untyped_storage())
@@ -382,7 +382,7 @@ class Machine:
 
     @contextlib.contextmanager
     def without_limit(self) -> Iterator[None]:
-        """Within the context the device has room for everything."""
+        """Give the device room for everything within the context."""
         device = self.gpu._device
         before, device.total = device.total, PLENTY
         try:
@@ -439,7 +439,7 @@ class Machine:
 
 
 def _amount(size: int) -> str:
-    """As c10's format_size."""
+    """Return an amount as c10's format_size spells it."""
     if size <= 1024:
         return f"{size} bytes"
     if size <= 1 << 20:
@@ -505,7 +505,7 @@ class Statistics:
         return {small: now - self._before[key][small] for small, now in self._sums()[key].items()}
 
     def nested(self, counters: Any) -> dict[str, Any]:
-        """As `torch._C._cuda_memoryStats` returns them."""
+        """Return statistics as `torch._C._cuda_memoryStats` returns them."""
         current = {"allocated_bytes": "allocated", "reserved_bytes": "reserved", "active_bytes": "active", "requested_bytes": "requested"}
         found: dict[str, Any] = {}
         for name, short in current.items():

@@ -41,7 +41,7 @@ class Management:
 
     @contextlib.contextmanager
     def on_path(self) -> Iterator[None]:
-        """Within the context `nvidia-smi` is on PATH."""
+        """Put `nvidia-smi` on PATH within the context."""
         before = os.environ.get("PATH")
         with TemporaryFolder() as folder:
             state, command = Path(folder, "state.json"), Path(folder, "nvidia-smi")

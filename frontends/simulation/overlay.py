@@ -97,7 +97,7 @@ class _Entry:
         return self.path
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """As `os.stat`."""
+        """Do as `os.stat`."""
         return os.stat(self.path, follow_symlinks=follow_symlinks)
 
     def inode(self) -> int:
@@ -182,7 +182,7 @@ class Overlay:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Within the context files are as they are."""
+        """Show files as they are within the context."""
         before = getattr(self._thread, "aside", False)
         self._thread.aside = True
         try:
@@ -299,7 +299,7 @@ class Overlay:
     # -- Python's functions ----------------------------------------------------------------------------------------
 
     def open(self, file: Any, mode: str = "r", buffering: int = -1, *args: Any, **kwargs: Any) -> Any:
-        """As the function of that name."""
+        """Do as the function of that name."""
         if self._is_aside or not _names(file) or kwargs.get("opener") is not None or len(args) > 4:
             return self._real_open(file, mode, buffering, *args, **kwargs)
         writes = any(letter in mode for letter in "wax+")
@@ -338,7 +338,7 @@ class Overlay:
         return reader
 
     def _changer(self, name: str) -> Callable[..., Any]:
-        """Of what says when a file was changed and by whom: nothing is, for files that were there before."""
+        """Return the changer of what says when a file was changed and by whom: nothing is, for files that were there before."""
         original = getattr(self._real, name)
 
         @functools.wraps(original)
@@ -613,7 +613,7 @@ class Overlay:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def written(self) -> list[Written]:
-        """Every file that is there now and the program wrote."""
+        """Return every file that is there now and the program wrote."""
         with self.aside():
             paths = [os.path.join(folder, name) for folder, _, names in os.walk(self._layer) for name in names]
             made = []

@@ -158,7 +158,7 @@ class Process:
 
     @contextlib.contextmanager
     def tuning(self) -> Iterator[None]:
-        """Within the context memory is taken for timing candidates of kernels."""
+        """Count memory within the context as taken for timing candidates of kernels."""
         watch = self.watch
         if watch is None:
             yield
@@ -231,7 +231,7 @@ class Process:
         copied: Any = torch.UntypedStorage.clone
 
         def clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
-            """Of buffers that `copy.deepcopy` meets; a torch without CUDA makes no storage there by itself."""
+            """Clone buffers that `copy.deepcopy` meets; a torch without CUDA makes no storage there by itself."""
             if storage.device.type != "cuda":
                 return copied(storage)  # type: ignore[no-any-return]
             return torch.empty(storage.nbytes(), dtype=torch.uint8, device=storage.device).untyped_storage()
@@ -240,7 +240,7 @@ class Process:
         original_new: Any = torch.UntypedStorage.__new__
 
         def new(kind: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-            """As `torch.load` makes storages for tensors that were saved on the device."""
+            """Make storages as `torch.load` does for tensors that were saved on the device."""
             if device is None or torch.device(device).type != "cuda" or (args and not isinstance(args[0], int)):
                 return original_new(kind, *args, **kwargs, **({} if device is None else {"device": device}))
             return torch.empty(args[0] if args else 0, dtype=torch.uint8, device=device).untyped_storage()
@@ -299,7 +299,7 @@ class PinnedMemory:
         return into
 
     def end_of_interval(self) -> tuple[int, int]:
-        """The most bytes since the last call, and those there are."""
+        """Return the most bytes since the last call, and those there are."""
         self.settle()
         high, self._high = self._high, self.bytes
         return high, self.bytes
@@ -321,7 +321,7 @@ _LEA: Final = 7
 
 
 def _counter() -> Any:
-    """This thread's number of the next node; None where the code that reads it looks otherwise."""
+    """Return this thread's number of the next node; None where the code that reads it looks otherwise."""
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         peek = library._ZN2at15sequence_number4peekEv

@@ -130,7 +130,7 @@ def _copies(kernels: Kernels, device: Device, answer: Callable[..., Any], answer
 
 def _equality(kernels: Kernels, answer: Callable[..., Any]) -> Kernel:
     def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-        """As cuda_equal in ATen/native/cuda/Equal.cpp."""
+        """Do as cuda_equal in ATen/native/cuda/Equal.cpp."""
         if one.shape != other.shape or not one.numel() or one.is_set_to(other):
             return one.shape == other.shape
         found = torch.eq(one, other).all()
@@ -503,7 +503,7 @@ _LIBRARY: Final = "cuDNN's workspace, reserve and dropout state"
 
 
 def recurrent_kernels(kernels: Kernels) -> dict[str, Kernel]:
-    """By name of the operator."""
+    """Return the kernels by name of the operator."""
     machine = kernels.machine
     seeded: list[bool] = []
 

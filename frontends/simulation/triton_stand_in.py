@@ -114,7 +114,7 @@ class Config:
         self.maxnreg, self.pre_hook, self.ir_override = maxnreg, pre_hook, ir_override
 
     def all_kwargs(self) -> dict[str, Any]:
-        """All options by name."""
+        """Return all options by name."""
         own = {name: getattr(self, name) for name in ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")}
         return {**self.kwargs, **{name: value for name, value in own.items() if value is not None}}
 

@@ -360,7 +360,7 @@ class Watch:
 
 
 def users_line(places: Sequence[tuple[str, int]]) -> str:
-    """Of files and lines, the innermost first: that of the user's own program, or else of a library that is not Python's."""
+    """Return, of files and lines, innermost first, that of the user's own program, or else of a library that is not Python's."""
     own = [place for place in places if not any(part in place[0] for part in LIBRARIES)]
     others = [place for place in places if not place[0].startswith(_STANDARD) or "-packages" in place[0]]
     return next((f"{file}:{number}" for file, number in (*own, *others, *places)), "")
@@ -371,7 +371,7 @@ def _both(first: tuple[int, int] | None, then: tuple[int, int] | None) -> tuple[
 
 
 def line_text(place: Line | None) -> str:
-    """As file:line."""
+    """Return a place as file:line."""
     return "" if place is None else str(place)
 
 

@@ -28,7 +28,7 @@ _DTYPES: Final[Mapping[DType, str]] = {DType.I4: "int4", DType.U4: "uint4", **{d
 
 
 def load_function(text: str, options: LoadOptions, sink: DiagnosticSink) -> Program:
-    """The program of a function that a name of JAX means: lowered for the types of --input, or for the arguments that it returns with
+    """Return the program of a JAX name's function: lowered for the types of --input, or for arguments that it returns with
     another function."""
     name = parse_name(text)
     if importlib.util.find_spec("jax") is None:

@@ -494,7 +494,7 @@ class _Reader:
         return found
 
     def _value(self) -> Attribute:
-        """One attribute."""
+        """Return one attribute."""
         kind, token = self.kind, self.token
         if kind in ("string", "symbol") or token in ("@", "*", "?"):
             self._advance()

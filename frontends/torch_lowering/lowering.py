@@ -43,7 +43,7 @@ class AtenCall:
 
     @property
     def called(self) -> Called:
-        """As the program keeps it."""
+        """Return the call as the program keeps it."""
         return Called(f"{self.signature.name}.{self.overload or 'default'}", cast("Mapping[str, Attr | Value]", self.args))
 
     def __getitem__(self, name: str) -> Argument:

@@ -151,7 +151,7 @@ def _texts() -> dict[str, list[str]]:
 
 @functools.cache
 def overloads(name: str) -> tuple[Signature, ...]:
-    """Every known overload of an operator, in the order in which PyTorch tries them."""
+    """Return every known overload of an operator, in the order in which PyTorch tries them."""
     return tuple(parse_signature(name, text) for text in _texts().get(name, ()))
 
 

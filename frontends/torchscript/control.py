@@ -508,7 +508,7 @@ class Copies:
         return self._originals.get(id(item))
 
     def pairs(self) -> Iterator[tuple[Item, Item]]:
-        """Every container that can change, with its copy."""
+        """Yield every container that can change, with its copy."""
         yield from [(item, copy) for item, copy in self._made.values() if not isinstance(item, tuple)]
 
     def changed(self) -> Iterator[tuple[Item, Item]]:

@@ -180,7 +180,7 @@ class _Sizes:
     length: int = _LENGTHS[0]
 
     def asserted(self, verdict: Verdict) -> Iterator[_Sizes]:
-        """These sizes with some replaced by numbers that the code compared them with."""
+        """Yield these sizes with some replaced by numbers that the code compared them with."""
         pairs = [pair for a, b in verdict.compared if a != b for pair in ((a, b), (b, a))]
         for tried, wanted in pairs:
             if _LEAST_ASSERTED <= wanted <= _MOST_ASSERTED:

@@ -44,7 +44,7 @@ _LEAVES_TRACE: Final = ("socket.connect", "subprocess.Popen", "os.system", "os.e
 
 
 def key_of(text: str, options: LoadOptions, settings: Settings, more: str) -> str:
-    """All that is known before anything is imported: the name, what was asked, versions, folders that Python imports from."""
+    """Return all that is known before anything is imported: the name, what was asked, versions, folders that Python imports from."""
     name = parse_name(text)
     is_own = name.package == SCRIPT or os.path.isdir(name.model)
     asked = {field.name: _plain(getattr(options, field.name)) for field in dataclasses.fields(options) if field.name not in _NO_MATTER}
@@ -269,7 +269,7 @@ def watching() -> Iterator[Watched]:
 
 
 def described(watched: Watched, more: list[str]) -> Json | None:
-    """Every file with what tells whether it is as it was; None where that cannot be told, so that nothing may be kept."""
+    """Return every file with what tells whether it is as it was; None where that cannot be told, so that nothing may be kept."""
     if watched.is_open_world:
         return None
     files: list[Json] = []

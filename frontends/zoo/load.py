@@ -193,7 +193,7 @@ def made_hollow(make: Callable[[], nn.Module]) -> nn.Module:
 
 @contextmanager
 def faked(module: nn.Module, mode: FakeTensorMode) -> Iterator[nn.Module]:
-    """The module with fake tensors of the CPU in the place of its weights, and as it was afterwards."""
+    """Return the module with fake tensors of the CPU in the place of its weights, and as it was afterwards."""
     before: list[tuple[dict[str, Tensor | None], str, Tensor]] = []
     try:
         known: dict[int, Tensor] = {}

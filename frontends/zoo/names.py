@@ -178,7 +178,7 @@ def _ending(names: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
 
 
 def file_in(folder: Path) -> Path:
-    """The model in a folder as hubs have them: its weights, else its only graph. LoadError for other folders: a user names the file."""
+    """Return the model in a folder as hubs have them: its weights, else its only graph. LoadError for others: a user names the file."""
     if is_adapter(folder):
         return folder / "adapter_config.json"
     names = _files_in(folder)

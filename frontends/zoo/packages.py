@@ -123,7 +123,7 @@ def is_installed(package: str) -> bool:
 
 
 def names_of(package: str) -> list[str]:
-    """Every model that a package offers, in its own order."""
+    """Return every model that a package offers, in its own order."""
     _need(package)
     return _lister(package)()
 
@@ -475,7 +475,7 @@ _OWN_CLASSES: Final = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoMod
 
 
 def _from_own_code(package: Any, path: Path, own: Mapping[str, str], options: dict[str, Any]) -> tuple[Any, Any]:
-    """By code that lies in the folder, which runs: the user said that it may."""
+    """Build the model by code in the folder, which runs: the user said that it may."""
     modules = importlib.import_module("transformers.dynamic_module_utils")
     name = next((own[one] for one in _OWN_CLASSES if one in own), "")
     try:

@@ -38,7 +38,7 @@ class NoForm(Exception):
 
 
 def _values(program: Program) -> Iterator[Value]:
-    """All values in the order in which the text defines them."""
+    """Yield all values in the order in which the text defines them."""
     for body in program.bodies():
         for run in runs(body):
             if run.opens:

@@ -106,7 +106,7 @@ def _built_in() -> dict[str, DeviceProfile]:
 
 @functools.cache
 def _with_plugins() -> dict[str, DeviceProfile]:
-    """Those and the profiles of installed packages; an entry point names a package that holds device files."""
+    """Return those and the profiles of installed packages; an entry point names a package that holds device files."""
     found = dict(_built_in())
     for plugin in plugins(ENTRY_POINT_GROUP):
         try:

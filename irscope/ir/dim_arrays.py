@@ -39,7 +39,7 @@ class Evaluator:
         return self._dim(dim)[0]
 
     def rows(self, dims: Iterable[Dim]) -> Numbers:
-        """One row for each size, one column for each binding."""
+        """Return one row for each size, one column for each binding."""
         found = [self.at(dim) for dim in dims]
         exact = any(row.dtype == object for row in found)
         return np.array(found, dtype=object if exact else np.int64).reshape(len(found), self.count)

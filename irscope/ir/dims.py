@@ -207,7 +207,7 @@ _STRENGTH = {"+": 1, "-": 1, "*": 2, "//": 2, "/": 2, "%": 2, "negate": 3, "**":
 
 
 def parse_dim(text: str, symbols: Callable[[str], Dim] | None = None) -> Dim:
-    """The size a formula stands for; `symbols` finds the Dim of a name, which starts with ? for unknown sizes.
+    """Return the size a formula stands for; `symbols` finds the Dim of a name, which starts with ? for unknown sizes.
 
     A single slash is a true quotient until a whole number is needed; then it rounds down, or up inside ceil().
     """

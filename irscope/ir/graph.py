@@ -356,7 +356,7 @@ class Graph:
             node = pending.pop()
 
     def graphs(self) -> Iterator[Graph]:
-        """This graph and every region inside it, outer before inner."""
+        """Yield this graph and every region inside it, outer before inner."""
         yield self
         version = self.versions[Facet.TOPOLOGY]
         if self._flat_at == version:

@@ -102,7 +102,7 @@ def print_program(program: Program, *, locations: bool = True, limit: int | None
 
 
 def print_node(node: Node, names: ValueNames | None = None, *, locations: bool = True) -> str:
-    """One node as a line without indentation; without names, values that have none are shown as `%?`."""
+    """Return one node as a line without indentation; without names, values that have none are shown as `%?`."""
     return _Printer(loose_names() if names is None else names, locations).node(node)
 
 

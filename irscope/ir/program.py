@@ -418,7 +418,7 @@ def state_no_more(program: Program) -> None:
 
 
 def copied(program: Program) -> Program | None:
-    """The same program made of graphs of its own; results of the main graph have the types that its file declares again, where it kept
+    """Return the same program made of graphs of its own; results of the main graph have the types its file declares again, where it kept
     them. None for what holds more than graphs and lifetimes: training steps, and the calls or nodes of a file."""
     seen = program.observed
     is_more = seen is not None and (seen is not program.watched or seen.requests is not None)

@@ -129,7 +129,7 @@ def _component(scope: Scope) -> str:
 
 
 def scope_component(text: str) -> tuple[str, int]:
-    """The name and the call number that a part of a scope's path stands for."""
+    """Return the name and the call number that a part of a scope's path stands for."""
     name, _, call = text.partition("#")
     name = "" if name == "~" else name.replace("~2", "#").replace("~1", "/").replace("~0", "~")
     return name, int(call) if call else 0

@@ -142,7 +142,7 @@ class Monitor:
         return found
 
     def _watts(self, spent: Spent, passed: float) -> float | None:
-        """Of the package; a counter that wraps is left out for once."""
+        """Return the power of the package; a counter that wraps is left out for once."""
         total: float | None = None
         for name, joules in spent.joules.items():
             used = joules - self._last.joules.get(name, joules)

@@ -55,7 +55,7 @@ class Polynomial:
         return found + sum(window(at) for window in self.windows)
 
     def __str__(self) -> str:
-        """As Python would compute it."""
+        """Return the formula as Python would compute it."""
         parts = []
         for power in (1, 0):
             inner = [f"{window.rate}*min({window.of}, {window.most})" for window in self.windows] if power else []
@@ -126,7 +126,7 @@ class PeakFormula:
 
 
 def moments_formula(counted: Mapping[Sizes, Moments], used: int, powers: Sequence[Powers], peaks: Iterable[int]) -> dict[int, Polynomial]:
-    """Of each of some moments how much is alive, from the first `used` programs, where it is also what was counted in the others."""
+    """Return how much is alive at each of some moments, from the first `used` programs, if the others were counted alike."""
     found: dict[int, Polynomial] = {}
     for moment in dict.fromkeys(peaks):
         having = {at: count[moment] for at, count in counted.items() if moment in count}

@@ -144,7 +144,7 @@ class Piece:
     """Growth of each size per step."""
 
     def sizes(self, step: int) -> list[int]:
-        """Of what a step takes."""
+        """Return the sizes of what `step` takes."""
         far = step - self.first
         return [size + far * rate for size, rate in zip(self.base.sizes, self.rates, strict=True)]
 
@@ -244,7 +244,7 @@ class Growth:
 
 
 def _roundest(low: int, high: int) -> int:
-    """Of the numbers in the middle half, the one that most powers of two divide: kernels cut what they read into such parts."""
+    """Return the number of the middle half that most powers of two divide: kernels cut what they read into such parts."""
     quarter = (high - low) // 4
     first, last = low + quarter, high - quarter
     for power in range(last.bit_length(), 0, -1):

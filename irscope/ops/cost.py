@@ -48,7 +48,7 @@ class Cost:
         )
 
     def times(self, count: Dim) -> Cost:
-        """The cost of doing it `count` times."""
+        """Return the cost of doing it `count` times."""
         read = None if self.read is None else self.read * count
         written = None if self.written is None else self.written * count
         return Cost(

@@ -460,7 +460,7 @@ def _evaluate_channel_shuffle(call: OpCall) -> Known | None:
 
 
 def _per_axis(call: OpCall, name: str, count: int, default: int) -> tuple[int, ...]:
-    """One number an axis; a single given number counts for all."""
+    """Return one number an axis; a single given number counts for all."""
     given = tuple(call.attr(name) or ()) or (default,)
     return given * count if len(given) == 1 else given
 

@@ -329,7 +329,7 @@ def takes_selections(call: OpCall, threads: int) -> tuple[int, ...]:
 
 
 def takes_running_result(call: OpCall, threads: int) -> int:
-    """Of more than two operands, what has been made of those so far."""
+    """Return the memory of what has been made so far of more than two operands."""
     shape = call.results[0].shape if call.results else None
     if len(call.types) < 3 or shape is None:
         return 0
@@ -599,7 +599,7 @@ def takes_lstm(call: OpCall, threads: int) -> tuple[int, ...]:
 
 
 def takes_gru(call: OpCall, threads: int) -> tuple[int, ...]:
-    """As for an LSTM, with the biases once for each sequence."""
+    """Do as for an LSTM, with the biases once for each sequence."""
     layer = _layer(call)
     if layer is None:
         return ()

@@ -400,7 +400,7 @@ _BYTES_PER_PART = 400
 
 
 def parts_of(call: OpCall, x: TensorType, axis: int, sizes: Sequence[Dim]) -> list[TensorType]:
-    """One type a part, each with its size of the axis that is cut."""
+    """Return one type a part, each with its size of the axis that is cut."""
     if x.shape is None:
         return [x.with_shape(None)] * len(sizes)
     return [x.with_shape(replaced(x.shape, axis, size)) for size in sizes]

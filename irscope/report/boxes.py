@@ -402,7 +402,7 @@ class _Builder:
         """The nodes to keep by the graph they are in, where that is known beforehand."""
 
     def body(self, graph: Graph, box: int, base: Scope) -> None:
-        """The nodes of a graph and of its regions, the regions after what is around them."""
+        """Return the nodes of a graph and of its regions, the regions after what is around them."""
         todo = [(graph, box, base)]
         reads: list[tuple[Value, int]] = []
         for graph, box, base in todo:  # grows while it is walked

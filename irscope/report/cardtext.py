@@ -157,7 +157,7 @@ class CardWriter:
         self._encoding = encoding
 
     def items(self) -> list[_Item]:
-        """Everything, the verdict first."""
+        """Return everything, the verdict first."""
         verdict, colour = self.verdict()
         items = [
             _Item("", self.clean(self.card.identity.path or "model"), 1, 0, _BOLD, 0, is_list=True),

@@ -233,7 +233,7 @@ class _PageWriter(PartWriter):
             yield f'<script type="application/json">{_json(more)}</script>\n'
 
     def shown(self, table: Table) -> Table:
-        """As many rows as were asked for, else as many as leave room for other tables; of a tree the upper levels."""
+        """Return as many rows as were requested, else as many as leave room for other tables; of a tree the upper levels."""
         limit = self.options.rows
         if limit is None:
             limit = max(min(ROWS, self._room // max(len(table.columns), 1)), _STATIC)
@@ -353,7 +353,7 @@ def _bars(panel: Panel) -> Iterator[str]:
 
 
 def _upper_levels(table: Table, limit: int) -> Table:
-    """Of a tree with too many rows those levels from the root that fit whole."""
+    """Return the levels of a tree, from its root, that fit whole."""
     if not table.depth or not limit or len(table) <= limit:
         return table
     depths = [int(str(bare(cell))) for cell in table.cells(table.depth)]

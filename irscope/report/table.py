@@ -274,7 +274,7 @@ class Series:
         return largest(total for total in self.totals(columns) if total.value is not None).provenance
 
     def totals(self, columns: Sequence[Column]) -> list[Quantity]:
-        """These columns added up at each point."""
+        """Return these columns added up at each point."""
         cells = [[_cell_of(cell, column) for cell in self.cells(column.key)] for column in columns]
         return [sum(point, Quantity(0)) for point in zip(*cells, strict=True)]
 

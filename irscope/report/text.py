@@ -202,7 +202,7 @@ def alone(part: Report | Table) -> str:
 
 
 def table_lines(table: Table, options: RenderOptions) -> Iterator[str]:
-    """One table alone, and what its signs mean."""
+    """Return one table alone, and what its signs mean."""
     writer = CellWriter(options)
     lines = [*_Text(options).table(table, writer), writer.legend()]
     return (line.removeprefix(_INDENT).rstrip() for line in lines if line)

@@ -130,7 +130,7 @@ class Floors:
         """Buffers that live across the border after each moment but the last."""
 
     def ties(self, capacity: int) -> Numbers:
-        """For buffers x and y, by how much the offset of y exceeds that of x at least, in every placement below the capacity.
+        """Return, for buffers x and y, by how much the offset of y exceeds that of x at least, in every placement below the capacity.
 
         At a moment whose load is the capacity, everything is filled. Of it, what is no longer alive at another moment leaves room for
         what is alive only then: where no part of the one could hold a part of the other, and the rest the rest, that room is one

@@ -103,7 +103,7 @@ class Gaps:
 
 
 def _spells(problem: Problem) -> tuple[Numbers, Numbers, int]:
-    """The first moment of each life, the one after its last, and how many there are: starts with no end between them are one moment."""
+    """Return the first moment of each life, the one after its last, and their number: starts with no end between them are one moment."""
     ended = np.searchsorted(np.sort(problem.upper), problem.lower, side="right")
     order = np.argsort(problem.lower, kind="stable")
     starts = problem.lower[order][np.flatnonzero(np.diff(ended[order], prepend=-1))]

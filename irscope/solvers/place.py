@@ -106,7 +106,7 @@ class Preferences:
         return self._criteria[letter]
 
     def _totals(self) -> Numbers:
-        """For each buffer, the most bytes that are alive with it at one moment."""
+        """Return, for each buffer, the most bytes that are alive with it at one moment."""
         total = np.zeros(self.count, dtype=np.int64)
         for alive, load in zip(self._problem.moments, self._problem.loads.tolist(), strict=True):
             total[alive] = np.maximum(total[alive], load)

@@ -223,13 +223,13 @@ class Serving:
 
     @property
     def blocks_of_a_request(self) -> int:
-        """Of a request that is as long as asked."""
+        """Return the blocks of a request of the given length."""
         length = self.wish.prompt + self.wish.new
         return sum(_blocks(group, length, self.block, self.engine) for group in self.groups)
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Of requests of that length, together."""
+        """Return the tokens of requests of that length, together."""
         low, high = self.requests
         length = self.wish.prompt + self.wish.new
         return int(low * length), int(high * length)

@@ -379,7 +379,7 @@ class Search:
         )
 
     def frontier(self, memory: int, free: Sequence[str], others: Mapping[str, int]) -> list[Fit]:
-        """For ever larger sizes of the second symbol, the largest of the first; the last row has the largest second that fits at all."""
+        """Return, for ever larger sizes of the second symbol, the largest of the first; the last row has the largest second that fits."""
         first, second = (find_symbol(self.model.program, name) for name in free)
         if first == second:
             raise UsageError(

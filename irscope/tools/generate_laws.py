@@ -53,7 +53,7 @@ class _Stretch:
 
 
 def peak_formulas(made: Generator, wish: Wish, windows: Collection[int]) -> tuple[dict[str, PeakFormula], str]:
-    """By phase, those that were found, and why others were not. Lengths below and above `windows` are looked at apart."""
+    """Return the formulas by phase, and why some are missing. Lengths below and above `windows` are fitted separately."""
     if "static" in wish.cache:
         return {}, "not searched with a static cache, whose masks are laid out by prompt and new tokens together"
     if made.loaded.is_encoder_decoder or wish.assistant or wish.new < 3:

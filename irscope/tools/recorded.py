@@ -200,7 +200,7 @@ _VIEWS: Final = frozenset(
 
 
 def _flops(name: str, read: Sequence[TensorType], made: Sequence[TensorType]) -> int:
-    """Of products and convolutions, two for a multiply-add; their backwards compute two of them."""
+    """Return the FLOPs of products and convolutions, two for a multiply-add; their backwards compute two of them."""
     if name == "convolution_backward" and len(read) > 2:
         gradient, _, weight = (_shape(tensor_type) for tensor_type in read[:3])
         return 2 * 2 * math.prod(gradient) * math.prod(weight[1:])
@@ -271,7 +271,7 @@ class Spent:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Of every table of times; what the device needs at least only where that is known."""
+        """Return the columns of every table of times; the least time of the device only where it is known."""
         return _NUMBERS if self.roofline is not None else _NUMBERS[:2]
 
     def cells(self, ops: Sequence[OpRecord], seconds: float) -> tuple[object, ...]:

@@ -465,7 +465,7 @@ class Combination:
         return None if not self.seconds else (self.batch or 1) * (self.ranks if self.batch else 1) / self.seconds
 
     def price(self, an_hour: float) -> float | None:
-        """Of a million samples, else of a thousand steps, by the price of a GPU's hour."""
+        """Return the price of a million samples, else of a thousand steps, by the price of a GPU's hour."""
         units = 1e6 if self.batch else 1e3
         return None if self.throughput is None else units / self.throughput / 3600 * self.ranks * an_hour
 

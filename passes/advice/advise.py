@@ -252,7 +252,7 @@ def half_width(ask: Enquiry) -> Iterator[Finding]:
 
 
 def _activations_in_half(ask: Enquiry) -> tuple[int, str]:
-    """By how much the peak falls, and how to say it."""
+    """Return by how much the peak falls, and how to say it."""
     try:
         advice = ask.ctx.get(ExplainPeak())
     except IrscopeError as problem:

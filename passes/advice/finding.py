@@ -147,7 +147,7 @@ class Clock:
         return float(sum(bound.seconds(self.device.kind) for bound in bounds))
 
     def saved(self, changed: Mapping[Node, Cost]) -> float | None:
-        """By how much the least time falls when nodes cost something else."""
+        """Return by how much the least time falls when nodes cost something else."""
         if self.seconds is None:
             return None
         entries = [_changed(entry, changed[entry.node]) if entry.node in changed else entry for entry in self.entries]
@@ -159,7 +159,7 @@ class Clock:
         return self.bounded([Entry(node, Certainty.EXACT, cost) for node, cost in costs.items()])
 
     def without(self, nodes: Iterable[Node]) -> float | None:
-        """By how much the least time falls when nodes are left out."""
+        """Return by how much the least time falls when nodes are left out."""
         return self.saved(dict.fromkeys(nodes, FREE))
 
 

@@ -332,7 +332,7 @@ def _ends(figure: Figure | None) -> tuple[float | None, float | None]:
 
 
 def _shown_ends(ends: Ends) -> tuple[float | None, float | None]:
-    """Both ends; a least of nothing says nothing where there is no most."""
+    """Return both ends; a least of nothing says nothing where there is no most."""
     low, high = ends
     return (low if low or high is not None else None), high
 

@@ -57,7 +57,7 @@ def _known_scalar(engine: Inference, value: Value | None) -> int | None:
 
 
 def infer_if(engine: Inference, node: Node) -> list[Type]:
-    """Both branches; the one that a known condition takes, or the only one that the sizes allow, else the join."""
+    """Infer both branches, and return the one that a known condition takes, or the only one that the sizes allow, else the join."""
     decider = node.inputs[0] if node.inputs else None
     if decider is not None and decider not in engine.found.values and engine.may_be_symbolic(decider):
         # What data decides can be given as well.

@@ -499,7 +499,7 @@ class _Remedies:
         return last
 
     def _causes(self, reason: Reason) -> list[Reason]:
-        """Other reasons on which this one depends directly."""
+        """Return other reasons on which this one depends directly."""
         key = reason.values, reason.sizes
         if key not in self._direct:
             self._direct[key] = self._direct_causes(reason)

@@ -470,7 +470,7 @@ UNITS = {group: Kind.BYTES for group in ("device_peak", "before", "cold", "warm"
 
 
 def _allocator_report(subject: Pass, memory: DeviceMemory) -> Report:
-    """Everything about the allocator."""
+    """Return everything about the allocator."""
     return Report(
         pass_name=subject.name,
         options=subject.text,

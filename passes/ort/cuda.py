@@ -88,7 +88,7 @@ Version: TypeAlias = tuple[int, int, Mapping[str, frozenset[str]]]
 
 @cache
 def _kernels() -> Mapping[str, list[Version]]:
-    """By operator, versions with element types by place: "0" is operand 0, "r0" result 0. A last version of 0 means: the first alone."""
+    """Return, by operator, versions with element types by place: "0" is operand 0, "r0" result 0. A last version of 0: the first alone."""
     content = cast("dict[str, list[tuple[int, int, dict[str, str]]]]", loads(files(__package__).joinpath("cuda_kernels.json").read_bytes()))
     return {
         name: [(first, last, {place: frozenset(types.split()) for place, types in places.items()}) for first, last, places in versions]
@@ -475,7 +475,7 @@ def plan_cuda(
     target: Target,
     inside: Mapping[Node, Dim] | None = None,
 ) -> OrtPlan:
-    """Two simulated runs of a session on a GPU."""
+    """Return two simulated runs of a session on a GPU."""
     inside = inside or {}
     found, order, buffers = laid.placed.found, laid.order, laid.buffers
     ranges, unsized_ranges = laid.ranges

@@ -158,7 +158,7 @@ class _Session(Inference):
             self._fold(value)
 
     def _like_another(self, node: Node) -> None:
-        """As in any inference, but that unknown sizes are told apart by their places, and elements only where rules look at them."""
+        """Do as in any inference, but that unknown sizes are told apart by their places, and elements only where rules look at them."""
         if not is_plain(node):
             self.node(node)
             return

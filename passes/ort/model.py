@@ -241,7 +241,7 @@ def _figures(
     inside: Mapping[Node, Dim],
     end: Literal[0, 1] | None = None,
 ) -> OrtFigures | None:
-    """Two simulated runs, with unknown sizes at an end of their limits where one is named; None where a size has none."""
+    """Return two simulated runs, with unknown sizes at an end of their limits where one is named; None where a size has none."""
     sizes = _sizes(found, end)
     if sizes is None:
         return None

@@ -25,7 +25,7 @@ _MOST_POINTS = 10_000
 
 
 def report(subject: Pass, plan: OrtPlan) -> Report:
-    """Everything about the session."""
+    """Return everything about the session."""
     return Report(
         pass_name=subject.name,
         options=subject.text,
@@ -84,7 +84,7 @@ def summary(plan: OrtPlan) -> dict[str, object]:
 
 
 def _gpu_summary(plan: OrtPlan, session: CudaSession, figures: OrtFigures) -> dict[str, object]:
-    """Both arenas of a session on a GPU, and which of its kernels run there."""
+    """Return both arenas of a session on a GPU, and which of its kernels run there."""
     found: dict[str, object] = {moment: {name: session.counter(figures, moment, name) for name in REPORTED} for moment in MOMENTS}
     found["workspace_bytes"] = session.scratch
     found["pattern_bytes"] = figures.pattern

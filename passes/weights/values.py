@@ -165,7 +165,7 @@ class _Progress:
         self._looks = 1
 
     def begin(self, size: int, looks: int) -> None:
-        """Another lot."""
+        """Begin another lot."""
         self._before += self._size
         self._size, self._looks, self._look = size, looks, 0
 

@@ -335,7 +335,7 @@ def _unknown_sizes(type_: Type) -> list[str]:
 
 
 def formulas(report: Report) -> Mapping[str, str]:
-    """By measure the formula, then what its letters stand for; empty where there is none."""
+    """Return the formula by measure, then what its letters stand for; empty where there is none."""
     found: dict[str, str] = {}
     sizes: dict[str, str] = {}
     for table in report.tables:

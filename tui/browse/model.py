@@ -225,7 +225,7 @@ class Browse:
         return header_lines(self.program, self.node_count, self.results, width, self.symbols)
 
     def detail(self) -> list[Line]:
-        """Everything about the selection."""
+        """Return everything about the selection."""
         if self.is_empty:
             return [(Span("This model has no nodes.", "faint"),)]
         return detail_lines(self.outline, self.selected, self.results, self.symbols, self.tree.alike(self.selected))

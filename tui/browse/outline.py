@@ -577,7 +577,7 @@ class AliasSets:
         return self._found.storage(value)
 
     def others(self, value: Value) -> Sequence[Value]:
-        """Other values of the same storage, its definition first."""
+        """Return other values of the same storage, its definition first."""
         storage = self._found.storage(value)
         members = self._members.get(storage, ())
         return [one for one in (storage, *members) if one is not value] if members else ()

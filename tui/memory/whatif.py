@@ -160,7 +160,7 @@ def _schemes(base: Base) -> Iterator[WhatIf | None]:
 
 
 def _orders(base: Base) -> Iterator[WhatIf | None]:
-    """Another order, and recomputing what is cheap to compute."""
+    """Yield another order, and recomputing what is cheap to compute."""
     from irscope.passes.order.transforms import Recompute
 
     found = base.manager.get(Recompute(seconds=_SEARCH))

@@ -387,7 +387,7 @@ class Pipeline:
         self.table.version += 1
 
     def detail(self) -> list[Line]:
-        """Everything about the selected step: what ran for it, and what it changed."""
+        """Return everything about the selected step: what ran for it, and what it changed."""
         step = self.step
         if step is None:
             return [(Span("The pipeline is empty; a adds a pass.", "faint"),)]

@@ -214,7 +214,7 @@ def _is_made_up(size: Size, named: Collection[str]) -> bool:
 
 
 def _note_bodies(node: OrtNode, proto: onnx.NodeProto, named: Collection[str]) -> None:
-    """The same for graphs inside a node, as the file has them."""
+    """Do the same for graphs inside a node, as the file has them."""
     for attribute in proto.attribute:
         body = node.bodies.get(attribute.name)
         if body is None:

@@ -251,7 +251,7 @@ def _values_key(weight: Weight) -> Hashable:
 
 
 def _computed(graph: OrtGraph, node: OrtNode, types: Sequence[object]) -> list[Array] | None:
-    """The results of a node whose operands are constants, by the operators' reference in numpy; None where they are large or unknown."""
+    """Return the results of a node of constant operands, by the operators' numpy reference; None where they are large or unknown."""
     sizes = [graph.static_shape(name) for name in node.outputs if name]
     if any(shape is None or prod(shape) > MOST_FOLDED for shape in sizes):
         return None

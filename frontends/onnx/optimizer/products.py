@@ -227,7 +227,7 @@ def _same_rank(graph: OrtGraph, node: OrtNode) -> bool:
 
 
 def _transpose_of(graph: OrtGraph, name: str) -> tuple[OrtNode, bool, bool] | None:
-    """The transpose that makes an operand, whether it swaps the last axes, and whether it moves the first behind those of the batch."""
+    """Return the transpose that makes an operand, whether it swaps the last axes, and whether it moves the first behind the batch's."""
     node = graph.maker(name)
     if node is None or node.op != "Transpose" or graph.makes_output(node):
         return None

@@ -326,7 +326,7 @@ def _softmax(push: _Push) -> bool:
 
 
 def _shape(push: _Push) -> bool:
-    """The shape of the value itself, its sizes in another order."""
+    """Return the shape of the value itself, its sizes in another order."""
     graph, node, rank = push.graph, push.node, len(push.perm)
     _transpose_inputs(push)
     order = push.perm
@@ -509,7 +509,7 @@ def _transpose(push: _Push) -> bool:
 
 
 def _merge(push: _Push, later: Perm) -> bool:
-    """Two transposes, or one and a Reshape that is like one."""
+    """Merge two transposes, or one and a Reshape that is like one."""
     graph, node, first = push.graph, push.node, push.transpose
     if later == push.inverse:
         _cancel(push)
@@ -576,7 +576,7 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 def _matching(sizes: list[int], wanted: Sequence[int]) -> Perm | None:
-    """For each wanted size the first unused axis that has it; sizes other than 1 have to keep their order."""
+    """Return, for each wanted size, the first unused axis that has it; sizes other than 1 have to keep their order."""
     perm: list[int] = []
     for target in wanted:
         for place, size in enumerate(sizes):

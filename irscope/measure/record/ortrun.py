@@ -139,7 +139,7 @@ class _Mapper:
         return path if self.original[path[-1]].op == op else [last]
 
     def _by_results(self, number: int, node: OnnxNode) -> None:
-        """The nodes between a running node's results and the values that other running nodes define."""
+        """Return the nodes between a running node's results and the values that other running nodes define."""
         pending = [self.maker[known] for output in node.outputs if (known := self._known(output)) in self.maker]
         while pending:
             waiting = pending.pop()

@@ -222,7 +222,7 @@ class ScopeTracker:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Within it calls of the root's modules are marked."""
+        """Mark calls of the root's modules within the context."""
         self._open.clear()
         self._calls.clear()
         handles = []

@@ -182,7 +182,7 @@ class StepRecorder:
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
-        """Within it the steps of the program are found and recorded."""
+        """Find and record the steps of the program within the context."""
         made = torch.optim.Optimizer.__init__
         backward = torch.autograd.backward
         recorder = self
@@ -606,7 +606,7 @@ class StepRecorder:
 
     @property
     def name(self) -> str:
-        """Of what is recorded."""
+        """Return the name of what is recorded."""
         return self.request.model.name
 
 

@@ -376,7 +376,7 @@ class CachingAllocator:
 
     @classmethod
     def of(cls, target: Target, total_memory: int | None, pending_frees: PendingFrees = "next_malloc", others: int = 0) -> Self:
-        """That of the version of torch, with the options, that a prediction is for."""
+        """Return an allocator of the version of torch, with the options, that a prediction is for."""
         return cls(target.release.name, target.alloc_conf, total_memory, pending_frees=pending_frees, others=others)
 
     def malloc(self, size: int, stream: int = 0) -> Block:

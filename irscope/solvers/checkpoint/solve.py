@@ -310,7 +310,7 @@ def segments(simulator: Simulator, *, articulation: bool = False) -> Iterator[tu
 
 
 def _crossing(problem: CheckpointProblem, forward: list[int]) -> list[list[int]]:
-    """For each operator of the forward, what lies there after it and is still read by the forward."""
+    """Return, for each operator of the forward, what lies there after it and is still read by the forward."""
     begins: dict[int, list[int]] = {}
     for number in range(len(problem.storages)):
         if problem.droppable[number] and problem.storages[number].size:
@@ -470,7 +470,7 @@ class CheckpointPlanner:
         self._seeded = False
 
     def plan(self, budget: int, *, seconds: float = 10.0, steps: int | None = None) -> Planned:
-        """The quickest plan within a budget of bytes that is found in so many CPU seconds of this thread, or in a number of steps."""
+        """Return the quickest plan within a budget of bytes, found in so many CPU seconds of this thread, or in a number of steps."""
         if budget < self.bounds.floor.bytes:
             raise UsageError(self._too_small(budget), code="IRS390", hint="a smaller batch needs less; so does a lower precision")
         clock = WorkTime(seconds)
@@ -506,7 +506,7 @@ class CheckpointPlanner:
         return [self._found(planned.budget, planned.bound, proven=planned.proven) for planned in found]
 
     def result(self, planned: Sequence[Planned]) -> CheckpointPlans:
-        """All plans and bounds found so far."""
+        """Return all plans and bounds found so far."""
         return CheckpointPlans(
             self.problem,
             self.save_all,

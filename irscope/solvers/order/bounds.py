@@ -459,7 +459,7 @@ class ExactSearch:
 
     @property
     def _step(self) -> int:
-        """By how much less to ask for than the best order needs."""
+        """Return by how much less to request than the best order needs."""
         return max(self._grain, (self.peak - self.bound) // _PARTS // self._grain * self._grain)
 
     def offer(self, order: Sequence[int], bound: int) -> None:

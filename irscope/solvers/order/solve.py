@@ -168,7 +168,7 @@ class LatencyLimit:
         self.most = self.as_written * (1 + self.share) * (1 + 1e-9)
 
     def length(self, order: Sequence[int]) -> float:
-        """The time until the last operator has finished."""
+        """Return the time until the last operator has finished."""
         start = 0.0
         finished = [0.0] * len(order)
         for op in order:

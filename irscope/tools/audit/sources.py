@@ -206,7 +206,7 @@ def _of_path(text: str, listing: Listing) -> Iterator[Item]:
 
 
 def _version_of(name: str) -> str:
-    """Of the package that makes a named model: another release makes another one. Empty for a script, which may import anything."""
+    """Return the version of the package that makes a named model. Empty for a script, which may import anything."""
     from importlib.metadata import PackageNotFoundError, version
 
     package = name.partition(":")[0]

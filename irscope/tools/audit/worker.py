@@ -68,7 +68,7 @@ class Setup:
         return any(word in self.passes for word in _OF_VALUES)
 
     def digest(self) -> str:
-        """Of what decides the results: the version, the passes, the devices and the sizes, not the limits."""
+        """Return the digest of what decides the results: the version, the passes, the devices and the sizes, not the limits."""
         return short_digest(__version__, self.passes, ",".join(self.devices), repr(sorted(self.bind.items())))
 
 

@@ -447,7 +447,7 @@ class _Matcher:
 
     @staticmethod
     def _weight_keys(side: Side, known: Callable[[Value], Value | None]) -> dict[Hashable, int]:
-        """By operator, weights, and how many such nodes came before."""
+        """Return keys by operator, weights, and how many such nodes came before."""
         counts: dict[Hashable, int] = {}
         keys: dict[Hashable, int] = {}
         for number, node in enumerate(side.nodes):

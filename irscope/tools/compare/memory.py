@@ -193,7 +193,7 @@ class MemoryComparison:
         return next((at for at in range(self.same) if a[at][1] - b[at][1] != first), None)
 
     def measures(self) -> dict[str, Measure]:
-        """For --fail-on."""
+        """Return the measures for --fail-on."""
         made = {}
         for name, key in zip(MEMORY_MEASURES, REPORTED, strict=True):
             a, b = self.a.highest.get(key), self.b.highest.get(key)
@@ -262,7 +262,7 @@ class MemoryComparison:
         return Table.of(rows, ["request:index", "", "A", "asked by A", "B", "asked by B"], "where the requests part")
 
     def _asked(self) -> Iterator[Table]:
-        """By place in the program, what was asked for in all, where the two differ."""
+        """Yield, by place in the program, what was requested in all, where the two differ."""
         for title, of in (("line", lambda one: _short_line(one.line)), ("module", lambda one: one.module)):
             sums: dict[str, list[int]] = {}
             for at, side in enumerate(self.sides):

@@ -101,11 +101,11 @@ class _Price:
         self._moved = max(1, *(scale(side.costs.tally.value("read") + side.costs.tally.value("written")) for side in compared.sides))
 
     def difference(self, flops: Dim, weights: Dim, moved: Dim = 0) -> float:
-        """Of differences that are known."""
+        """Return the largest difference as a share of its measure."""
         return max(abs(scale(flops)) / self._flops, abs(scale(weights)) / self._weights, abs(scale(moved)) / self._moved)
 
     def of(self, row: Row) -> float:
-        """Of a row; unknown values of a side cost nothing."""
+        """Return the difference of a row; unknown values of a side cost nothing."""
         compared = self._compared
         pairs = (compared.flops(row), compared.weight_bytes(row), compared.moved(row))
         return self.difference(*[0 if a is None or b is None else _less(a, b) for a, b in pairs])

@@ -295,7 +295,7 @@ def share_symbols(a: Program, b: Program) -> dict[str, str]:
 
 
 def _consistent(a: Program, b: Program) -> dict[str, str]:
-    """For symbols of B the one of A that it stands for: the only one beside it, and beside no other."""
+    """Return, for symbols of B, the one of A that it stands for: the only one beside it, and beside no other."""
     pairs = list(dict.fromkeys(_by_inputs(a, b)))
     paired = {own for own, _ in pairs}, {name for _, name in pairs}
     pairs += [(name, name) for name in b.symbols if name in a.symbols and name not in paired[0] and name not in paired[1]]
@@ -656,7 +656,7 @@ class Total:
         return None if found is None else float(found - 1)
 
     def cells(self) -> dict[str, object]:
-        """As a report's summary has it."""
+        """Return the cells of a report's summary."""
         if self.counters is not None:
             a, b = self.counters
             return {"a": a, "b": b, "difference": b - a, "change": derived(self.change, a, b)}

@@ -116,7 +116,7 @@ def expected(side: Side, recording: Recording) -> Expected:
 
 
 def _of_other_program(side: Side, recording: Recording) -> str:
-    """Of a file and the Python module that it was made from only one was recorded: which, and what that means for the prediction."""
+    """Say which of a file and the Python module that it was made from was recorded, and what that means for the prediction."""
     recorded, program = recording.header.model.format, side.model.program
     if program.format in LIVE or not Ranges(model="eager").is_modelled(program):
         return ""
@@ -567,7 +567,7 @@ class RunComparison:
 
     @cached_property
     def levels(self) -> list[int | None]:
-        """By operator the most bytes alive while it ran; None where the recording has no events."""
+        """Return, by operator, the most bytes alive while it ran; None where the recording has no events."""
         if not self.events:
             return [None] * len(self.recording.ops)
         levels: list[int | None] = [None] * len(self.recording.ops)
@@ -676,7 +676,7 @@ def _check_model(side: Side, recording: Recording, matching: RunMatching) -> Non
 
 
 def _count_agreeing_types(nodes: Sequence[Node], ops: Sequence[OpRecord], matching: RunMatching) -> tuple[int, int]:
-    """Of the operators with one node and recorded result types: how many agree with the node, and how many there are."""
+    """Return how many operators with one node and recorded result types agree with the node, and how many there are."""
     alike = known = 0
     for index, steps in matching.nodes_of.items():
         made = ops[index].outputs

@@ -130,7 +130,7 @@ class StepComparison:
 
     @cached_property
     def ops(self) -> Sequence[StepOp]:
-        """Of the steady step."""
+        """Return the operators of the steady step."""
         trace = trace_in(self.model.program)
         return trace.in_step(trace.steady)
 

@@ -70,7 +70,7 @@ class Space:
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        """By address, with what is alive in them."""
+        """Return the pieces by address, with what is alive in them."""
         pieces = [Piece(begin, end - begin) for begin, end in self._given()]
         starts = [piece.address for piece in pieces]
         blocks = self._history.blocks
@@ -119,7 +119,7 @@ class Space:
         return sum(piece.size for piece in self.pieces)
 
     def keepers(self) -> Iterator[tuple[str, str, str, int, int, int]]:
-        """Who keeps segments that are partly free: category, module, line, segments, bytes of its own in them, and the bytes that are free.
+        """Yield who keeps segments that are partly free: category, module, line, segments, bytes of its own in them, and free bytes.
 
         Of several in a segment it is the one that stays longest.
         """
@@ -265,7 +265,7 @@ class Explanation(Reported):
 
     @property
     def attributed(self) -> float:
-        """Of the bytes at the moment, the part whose line or time is known."""
+        """Return the part of the bytes at the moment whose line or time is known."""
         return self.attributed_bytes / self.live_bytes if self.live_bytes else 1.0
 
     @cached_property

@@ -246,7 +246,7 @@ class History:
 
     @cached_property
     def stacks(self) -> dict[int, Stack]:
-        """By number, those that blocks have."""
+        """Return the stacks of blocks, by number."""
         stacks = {}
         for number in self._distinct[0].tolist():
             if number >= 0:
@@ -425,7 +425,7 @@ class History:
 
     @cached_property
     def round_of(self) -> Numbers:
-        """Of each block the round that it was asked for in: 0 before the first."""
+        """Return the round in which each block was requested: 0 before the first."""
         return np.searchsorted(self.rounds, self.blocks.born, "right")
 
     # Categories
