@@ -481,7 +481,7 @@ class _Reader:
                 if inner.short == "mesh":
                     found.meshes[str(inner.attributes.get("sym_name", ""))] = mesh_axes(str(inner.attributes.get("mesh", "")))
                 elif inner.short == "func":
-                    function = _function(inner)
+                    function = Function.of(inner)
                     found.functions[function.name] = function
         if not found.functions:
             raise refuse("the bytecode has no function of VHLO: it is not a portable artifact of StableHLO")
@@ -543,8 +543,7 @@ class _Reader:
                 made.regions.append(self._region(inner, is_isolated, depth + 1))
         if dialect in ("vhlo", "func"):
             made.name = f"{'stablehlo' if dialect == 'vhlo' else dialect}.{_VERSION.sub('', name)}"
-        callee = made.attributes.get("callee", made.attributes.get("call_target_name", made.attributes.get("name")))
-        made.callee = callee.lstrip("@") if isinstance(callee, str) else ""
+        made.name_callee()
         return made
 
     def _region(self, stream: _Stream, is_isolated: bool, depth: int) -> Region:
@@ -585,14 +584,3 @@ class _Reader:
             found.append(self.attribute(stream.number()))
         if len(found) == len(names):
             made.attributes.update({key: value for key, value in zip(names, found, strict=True) if value != "none"})
-
-
-def _function(made: Operation) -> Function:
-    given = made.attributes
-    body = made.regions[0] if made.regions else Region()
-    said = [value if isinstance(value := given.get(name), tuple) else () for name in ("arg_attrs", "res_attrs")]
-    listed = [[one if isinstance(one, dict) else {} for one in value] for value in said]
-    arguments = listed[0] or [{} for _ in body.arguments]
-    last = body.operations[-1] if body.operations else None
-    results = [""] * len(last.operands) if last is not None else []
-    return Function(str(given.get("sym_name", "")), body, arguments, results, listed[1], given.get("sym_visibility") != "private")

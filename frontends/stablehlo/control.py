@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from irscope.frontends.stablehlo.model import Dense, Operation, Region
 from irscope.frontends.stablehlo.operators import group_of, rule
-from irscope.frontends.stablehlo.program import Level, Use, integers
+from irscope.frontends.stablehlo.program import RULES, Level, Use, integers
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Role, Value
 from irscope.ir.places import Literal
@@ -45,6 +46,11 @@ def _call(use: Use) -> Sequence[Value]:
 
 @rule("composite")
 def _composite(use: Use) -> Sequence[Value] | None:
+    operation = use.operation
+    dialect, _, name = operation.callee.rpartition(".")
+    inner = use.attributes.get("composite_attributes")
+    if dialect == "chlo" and name in RULES:  # an export writes operations of CHLO so; the compiler reads them back
+        return RULES[name](Use(use.level, replace(operation, name=operation.callee, attributes=inner if isinstance(inner, dict) else {})))
     decomposition = use.attributes.get("decomposition")
     return _called(use, decomposition.lstrip("@")) if isinstance(decomposition, str) else None
 

@@ -102,6 +102,11 @@ class Operation:
         """Return the name without its dialect."""
         return self.name.rpartition(".")[2]
 
+    def name_callee(self) -> None:
+        """Look in the attributes for the function that it calls, or the target of a custom call."""
+        callee = self.attributes.get("callee", self.attributes.get("call_target_name", self.attributes.get("name")))
+        self.callee = callee.removeprefix("@").strip('"') if isinstance(callee, str) else ""
+
 
 @mutable
 class Function:
@@ -113,6 +118,17 @@ class Function:
     result_types: list[str]
     result_attributes: list[dict[str, Attribute]]
     is_public: bool
+
+    @staticmethod
+    def of(made: Operation) -> Function:
+        """Return the function that an operation of the generic form, or of bytecode, defines."""
+        given, body = made.attributes, made.regions[0] if made.regions else Region()
+        said = [value if isinstance(value := given.get(name), tuple) else () for name in ("arg_attrs", "res_attrs")]
+        arguments, results = ([one if isinstance(one, dict) else {} for one in value] for value in said)
+        last = body.operations[-1] if body.operations else None
+        types = [] if last is None else last.operand_types or last.result_types or [""] * len(last.operands)
+        name = str(given.get("sym_name", "")).removeprefix("@").strip('"')
+        return Function(name, body, arguments or [{} for _ in body.arguments], types, results, given.get("sym_visibility") != "private")
 
 
 @mutable

@@ -199,7 +199,7 @@ class _Reader:
             function = self._function()
             self._add(module, function)
         elif self.token == '"func.func"':
-            self._add(module, _generic_function(self._operation()))
+            self._add(module, Function.of(self._operation()))
         elif self.token == "sdy.mesh":
             self._advance()
             name = self._advance().lstrip("@")
@@ -332,8 +332,7 @@ class _Reader:
         if self.token == "{":
             made.attributes.update(self._dictionary())
         made.operand_types, made.result_types = self._types_behind()
-        callee = made.attributes.get("callee", made.attributes.get("call_target_name"))
-        made.callee = _symbol(callee) if isinstance(callee, str) else ""
+        made.name_callee()
         return made
 
     def _pretty(self, name: str, results: list[str]) -> Operation:
@@ -508,6 +507,12 @@ class _Reader:
                 self._type()
             return _number(token)
         by_sign: dict[str, Callable[[], Attribute]] = {"[": self._list, "{": self._dictionary, "<": lambda: self._dialect_text("")}
+        if token == "(":  # the type of a function
+            start = self._start
+            self._balanced()
+            if self._accept("->"):
+                self._balanced() if self.token == "(" else self._type()
+            return self._text[start : self._start].strip()
         by_kind: dict[str, Callable[[], Attribute]] = {"hash": self._hash_value, "type": self._type, "word": self._word_value}
         read = by_kind.get(kind) or by_sign.get(token)
         if read is None:
@@ -720,17 +725,6 @@ class _Reader:
 def _is_scalar_type(text: str, at: int) -> bool:
     """Return whether the type of a number follows its colon: neither the end of a range nor the type of the operation."""
     return _SCALAR_TYPE.match(text, at) is not None
-
-
-def _generic_function(made: Operation) -> Function:
-    name = _symbol(str(made.attributes.get("sym_name", "")))
-    given = made.attributes.get("arg_attrs")
-    body = made.regions[0] if made.regions else Region()
-    attributes = [one if isinstance(one, dict) else {} for one in given] if isinstance(given, tuple) else [{} for _ in body.arguments]
-    back = made.attributes.get("res_attrs")
-    returned = next((one.operand_types or one.result_types for one in reversed(body.operations) if one.short == "return"), [])
-    result_attributes = [one if isinstance(one, dict) else {} for one in back] if isinstance(back, tuple) else [{} for _ in returned]
-    return Function(name, body, attributes, returned, result_attributes, made.attributes.get("sym_visibility") != "private")
 
 
 def _dialect_value(text: str) -> Attribute:
