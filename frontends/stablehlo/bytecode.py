@@ -22,7 +22,7 @@ _BLOCK_SIZES: Final = 4
 """From this version on arguments of blocks may lack a location, and operators are counted first."""
 _USE_LISTS: Final = 3
 _LAZY: Final = 2
-_AXIS, _MESH, _AXIS_USED, _DIMENSION, _SHARDING = 1, 2, 4, 5, 6
+_MANUAL, _AXIS, _MESH, _AXIS_USED, _DIMENSION, _SHARDING, _PER_VALUE = 0, 1, 2, 4, 5, 6, 7
 """Codes of the attributes of Shardy."""
 _NATIVE: Final = 5
 _HAS_ATTRS, _HAS_RESULTS, _HAS_OPERANDS, _HAS_SUCCESSORS, _HAS_REGIONS, _HAS_USES, _HAS_PROPERTIES = (1 << bit for bit in range(7))
@@ -78,6 +78,7 @@ PROPERTIES: Final[dict[str, str]] = {
     "get_dimension_size": "dimension",
     "get_tuple_element": "index",
     "iota": "iota_dimension",
+    "manual_computation": "in_shardings manual_axes out_shardings",
     "map": "dimensions",
     "pad": "edge_padding_high edge_padding_low interior_padding",
     "reduce": "dimensions",
@@ -92,6 +93,7 @@ PROPERTIES: Final[dict[str, str]] = {
     "scatter_indices_batching_dims unique_indices update_window_dims",
     "select_and_scatter": "padding window_dimensions window_strides",
     "set_dimension_size": "dimension",
+    "sharding_constraint": "sharding",
     "slice": "limit_indices start_indices strides",
     "sort": "dimension is_stable",
     "torch_index_select": "batch_dims dim",
@@ -336,7 +338,9 @@ class _Reader:
             return f'"{self.strings[stream.number()]}"={stream.signed()}'
         if code == _AXIS_USED:
             name = self.strings[stream.number()]
-            return f'"{name}"' if stream.number() == 0 else "?"  # a part of an axis is not read
+            return f'"{name}"' if stream.number() == 0 else f'"{name}":('  # a part of an axis is not read
+        if code in (_MANUAL, _PER_VALUE):
+            return tuple(self.attribute(stream.number()) for _ in range(stream.count("axes")))
         if code in (_MESH, _DIMENSION):
             listed = ", ".join(str(self.attribute(stream.number())) for _ in range(stream.count("axes")))
             return f"#sdy.mesh<[{listed}]>" if code == _MESH else f"{{{listed}}}"

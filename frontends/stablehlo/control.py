@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from irscope.frontends.stablehlo.model import Dense, Operation, Region
+from irscope.frontends.stablehlo.model import Dense, Operation, Region, type_of
 from irscope.frontends.stablehlo.operators import group_of, rule
 from irscope.frontends.stablehlo.program import RULES, Level, Use, integers
 from irscope.ir.dtypes import DType
@@ -45,7 +45,7 @@ def _call(use: Use) -> Sequence[Value]:
 
 
 @rule("composite")
-def _composite(use: Use) -> Sequence[Value] | None:
+def _composite(use: Use) -> Value | Sequence[Value] | None:
     operation = use.operation
     dialect, _, name = operation.callee.rpartition(".")
     inner = use.attributes.get("composite_attributes")
@@ -68,7 +68,13 @@ def _called(use: Use, name: str) -> Sequence[Value]:
 
 @rule("manual_computation")
 def _manual(use: Use) -> Sequence[Value]:
-    return use.level.inline(use.operation.regions[0], use.operands, use.level.scope)
+    """Lower what each device computes from its part of the operands."""
+    region, manual = use.operation.regions[0], use.attributes.get("manual_axes")
+    own = frozenset(str(axis) for axis in manual) if isinstance(manual, dict | tuple) else frozenset()
+    before, after = (said if isinstance(said := use.attributes.get(f"{name}_shardings"), tuple) else () for name in ("in", "out"))
+    parts = [use.shared(value, type_of(text), cut, own) for value, text, cut in zip(use.operands, region.types, before, strict=True)]
+    made = use.level.inline(region, parts, use.level.scope)
+    return [use.shared(value, type_, cut) for value, type_, cut in zip(made, use.types(), after, strict=True)]
 
 
 @rule("map")

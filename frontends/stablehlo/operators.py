@@ -154,24 +154,17 @@ def _barrier(use: Use) -> list[Value]:
     return [use.one("view.alias", [value], type_=value.type) for value in use.operands]
 
 
-@rule(
-    "sharding_constraint",
-    "reshard",
-    "get_tuple_element",
-    "tuple",
-    "return",
-    "set_dimension_size",
-    "after_all",
-    "create_token",
-    "data_flow_edge",
-)
+@rule("sharding_constraint", "reshard")
+def _constrain(use: Use) -> Value:
+    return use.shared(use.operand(0), None, use.attributes.get("sharding", use.attributes.get("<>", "")))
+
+
+@rule("unrealized_conversion_cast", "get_tuple_element", "tuple", "set_dimension_size", "data_flow_edge")
 def _hand_on(use: Use) -> Sequence[Value] | None:
     short = use.operation.short
     if short == "get_tuple_element":
         index = use.number("index", "[]")
         return use.operands[index : index + 1]
-    if short in ("after_all", "create_token"):
-        return None
     return use.operands[:1] if short != "tuple" else use.operands
 
 

@@ -51,6 +51,9 @@ class Builder:
         self.graph = Graph()
         self.symbols: dict[str, SymDim] = {}
         self.foreign: dict[str, int] = {}
+        self.mesh: dict[str, int] = {axis: size for axes in module.meshes.values() for axis, size in axes.items()}
+        self.cuts: dict[Value, tuple[tuple[str, ...], ...]] = {}
+        """How arguments, results and what the program says of others are cut."""
         self._constants: dict[object, Value] = {}
         self._scopes: dict[tuple[Scope, str], Scope] = {}
         self._locs: dict[Place, Loc | None] = {}
@@ -73,32 +76,30 @@ class Builder:
         level = Level(self, self.graph, arguments, self.graph.scope, 0)
         self.graph.set_outputs(level.run(body))
         for name, count in sorted(self.foreign.items()):
-            self.sink.warn("IRS171", f"the operation {name!r} is not known ({count}x); its cost is unknown", about=name)
+            self.sink.warn("IRS170", f"the operation {name!r} is not known ({count}x); its cost is unknown", about=name)
         made = Program(self.graph, format="stablehlo", path=self.where, traits=XLA)
         made.symbols = dict(self.symbols)
         made.uncounted = "a program of JAX does not tell which of its arguments are parameters"
-        made.aliased = _aliased(function)
-        made.mesh, made.cuts = self._sharded(function)
+        made.aliased = _aliased(function, self.graph)
+        self._share(function)
+        made.mesh, made.cuts = self.mesh if self.cuts else {}, self.cuts
         made.metadata = {key: text for key, text in self._facts(function).items() if text}
         return made
 
-    def _sharded(self, function: Function) -> tuple[dict[str, int], dict[Value, tuple[tuple[str, ...], ...]]]:
-        """Return the mesh, and how arguments and results are cut. One that is not understood is a warning, and counts as whole."""
-        mesh: dict[str, int] = {axis: size for axes in self.module.meshes.values() for axis, size in axes.items()}
-        cuts: dict[Value, tuple[tuple[str, ...], ...]] = {}
+    def _share(self, function: Function) -> None:
+        """Note how arguments and results are cut. What is not understood is a warning, and counts as whole."""
         unread = 0
         for value, attributes in zip(
             (*self.graph.inputs, *self.graph.outputs), (*function.argument_attributes, *function.result_attributes), strict=False
         ):
             said = attributes.get("sdy.sharding", attributes.get("mhlo.sharding"))
             if said is not None:
-                cut = _cut(str(said), mesh)
+                cut = _cut(str(said), self.mesh)
                 unread += cut is None
-                cuts[value] = cut or ()
+                self.cuts[value] = cut or ()
         if unread:
             message = f"how {unread} arguments and results are sharded is not understood: they count as whole on each device"
             self.sink.warn("IRS171", message, hint="parts of an axis of the mesh are not read; name whole axes", about="sharding")
-        return mesh if cuts else {}, cuts
 
     def _said_inside(self, body: Region) -> tuple[dict[str, str], dict[tuple[str, int], str]]:
         """Return names of arguments and of open sizes: an export of shapes that are symbols says both in the function that `main` calls."""
@@ -302,7 +303,7 @@ class Level:
         return Level(self.builder, graph, {}, scope, self.depth + 1, self)
 
 
-_DIALECTS: Final = frozenset({"stablehlo", "chlo", "mhlo", "func", "call", "return", "sdy", "arith", "shape", "tensor"})
+_DIALECTS: Final = frozenset({"builtin", "stablehlo", "chlo", "mhlo", "func", "call", "return", "sdy", "arith", "shape", "tensor"})
 
 
 class Use:
@@ -387,6 +388,15 @@ class Use:
         """Add a node with one result."""
         return self.add(op, inputs, attrs, None if type_ is None else (type_,)).outputs[0]
 
+    def shared(self, value: Value, type_: Type | None, said: Attribute, own: frozenset[str] = frozenset()) -> Value:
+        """Return what one device has of a value, or the whole of which each device has that. `said` is how it is cut, without what `own`
+        axes of the mesh cut."""
+        if type_ is not None and type_ is not value.type and isinstance(type_, TensorType):
+            value = self.one("collective.part", [value], {"shape": type_.shape or ()}, type_)
+        if (cut := _cut(str(said), self.builder.mesh, is_open=True)) is not None and value.node is not None:
+            self.builder.cuts[value] = tuple(tuple(axis for axis in axes if axis not in own) for axes in cut)
+        return value
+
     def sizes_or(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, Attr], shape_operand: Value | None = None) -> Value:
         """Add a node whose sizes are an attribute where they are numbers, else an operand."""
         shape = self.shape()
@@ -438,22 +448,30 @@ def integers(value: Attribute) -> tuple[int, ...]:
     return ()
 
 
-def _aliased(function: Function) -> tuple[tuple[int, int], ...]:
-    """Return the arguments that a result takes the place of."""
+def _aliased(function: Function, graph: Graph) -> tuple[tuple[int, int], ...]:
+    """Return the arguments that a result takes the place of: as it is said, and donated ones with the first free result of their type."""
     said = [(index, one.get("tf.aliasing_output")) for index, one in enumerate(function.argument_attributes)]
-    return tuple((index, result) for index, result in said if isinstance(result, int))
+    pairs = {index: result for index, result in said if isinstance(result, int)}
+    taken = set(pairs.values())
+    for index, (one, value) in enumerate(zip(function.argument_attributes, graph.inputs, strict=False)):
+        if one.get("jax.buffer_donor"):
+            free = (place for place, made in enumerate(graph.outputs) if made.type is value.type and place not in taken)
+            if (result := next(free, None)) is not None:
+                pairs[index] = result
+                taken.add(result)
+    return tuple(pairs.items())
 
 
 _AXES: Final = re.compile(r"\{([^{}]*)\}")
 _TILES: Final = re.compile(r"devices=\[(\d{1,9}(?:,\d{1,9})*)\]")
 
 
-def _cut(text: str, mesh: dict[str, int]) -> tuple[tuple[str, ...], ...] | None:
+def _cut(text: str, mesh: dict[str, int], is_open: bool = False) -> tuple[tuple[str, ...], ...] | None:
     """Return the axes of the mesh that cut each axis: `#sdy.sharding<@mesh, [{}, {"model"}]>`, or `{devices=[4,2]<=[8]}`, whose axes of the
-    mesh have no names but their places; None for what is not understood."""
-    if text.startswith("#sdy.sharding"):
+    mesh have no names but their places; None for what is not understood. `is_open` takes what may be cut further as it is."""
+    if text.startswith(("#sdy.sharding", "<@")):
         listed = text[text.find("[") : text.rfind("]") + 1]
-        if "?" in listed or ":(" in listed:
+        if ("?" in listed and not is_open) or ":(" in listed:
             return None  # a part of an axis of the mesh
         return tuple(tuple(re.findall(r'"([^"]*)"', one)) for one in _AXES.findall(listed))
     if "replicated" in text or "maximal" in text:

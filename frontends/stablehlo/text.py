@@ -113,11 +113,8 @@ class _Reader:
                 self._start, self.kind, self.token = match.start(), kind, match[0]
                 return before
 
-    def _line(self) -> int:
-        return self._text.count("\n", 0, self._start) + 1
-
     def _error(self, message: str) -> Exception:
-        return refuse(message, f"line {self._line()}")
+        return refuse(message, f"line {self._text.count(chr(10), 0, self._start) + 1}")
 
     def _accept(self, token: str) -> bool:
         if self.token == token and self.kind != "string":
@@ -142,17 +139,13 @@ class _Reader:
         while self.kind != "end":
             if self.token == "{-#":
                 self._resources(module)
-            elif self.kind in ("hash", "type") and self._is_alias():
+            elif self.kind in ("hash", "type") and self._text[self._at : self._at + 4].lstrip().startswith("="):
                 self._skip_line()
             elif self.token in ("module", "builtin.module") or self.token == '"builtin.module"':
                 self._module_operation(module)
             else:
                 self._top(module)
         return module
-
-    def _is_alias(self) -> bool:
-        following = self._text[self._at : self._at + 4].lstrip()
-        return following.startswith("=")
 
     def _skip_line(self) -> None:
         end = self._text.find("\n", self._start)
@@ -228,7 +221,7 @@ class _Reader:
         is_public = True
         while self.kind == "word":
             is_public = self._advance() != "private"
-        name = _symbol(self._advance())
+        name = self._advance().removeprefix("@").strip('"')
         body, attributes = Region(), []
         self._expect("(")
         while not self._accept(")"):
@@ -408,7 +401,7 @@ class _Reader:
         if kind not in ("string", "symbol", "number", "type"):
             return False
         if kind in ("string", "symbol"):
-            made.callee = made.callee or (_symbol(token) if kind == "symbol" else _unquoted(token))
+            made.callee = made.callee or (token.removeprefix("@").strip('"') if kind == "symbol" else _unquoted(token))
         self._advance()
         return True
 
@@ -502,7 +495,7 @@ class _Reader:
             return _unquoted(token) if kind == "string" else token
         if kind == "number":
             self._advance()
-            if self.token == ":" and _is_scalar_type(self._text, self._at):
+            if self.token == ":" and _SCALAR_TYPE.match(self._text, self._at):  # neither the end of a range nor the type of the operation
                 self._advance()
                 self._type()
             return _number(token)
@@ -722,11 +715,6 @@ class _Reader:
         self._advance()
 
 
-def _is_scalar_type(text: str, at: int) -> bool:
-    """Return whether the type of a number follows its colon: neither the end of a range nor the type of the operation."""
-    return _SCALAR_TYPE.match(text, at) is not None
-
-
 def _dialect_value(text: str) -> Attribute:
     """`#stablehlo.gather<offset_dims = [2], ...>` as its entries, `#stablehlo<precision DEFAULT>` as DEFAULT, others as text."""
     short = _SHORT.match(text)
@@ -742,10 +730,6 @@ def _dialect_value(text: str) -> Attribute:
         else:
             entries[key] = _number_or_word(value.strip())
     return entries
-
-
-def _symbol(text: str) -> str:
-    return text[1:].strip('"') if text.startswith("@") else text
 
 
 def _unquoted(token: str) -> str:

@@ -470,6 +470,14 @@ _OTHERS = (
     ),
     _collective("permute", "", _infer_all, lambda call: Cost(), "Each device sends its tensor to another one."),
     _collective("broadcast", "", _infer_all, lambda call: Cost(), "One device sends its tensor to the others."),
+    op(
+        "collective.part(Tensor(a) x, Dims shape) -> Tensor(a)",
+        Family.VIEW,
+        infer=lambda call: tensor(call.dtype("x"), call.dims("shape")),
+        cost=lambda call: FREE,
+        roles=frozenset({OpRole.RESHAPE}),
+        summary="What one device has of a tensor, or the whole of which each device has such a part.",
+    ),
     _rank("partition", "The number of this device among the partitions."),
     _rank("replica", "The number of this device among the replicas."),
 )

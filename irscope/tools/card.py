@@ -337,6 +337,7 @@ class _Maker:
         if timeline.model == "xla":
             plan = self.ctx.get(XlaMemory())
             total, runtime = plan.total, "XLA, as it assigned it" if plan.is_exact else "XLA, by the rules of its CPU compiler"
+            runtime += f", on each of {plan.devices} devices; time and cost are those of all" if plan.devices > 1 else ""
             return _Counters(runtime, total, total, NOT_KNOWN, None)
         memory = self.ctx.get(CudaMemory(model=self.lifetime))
         is_known = self.program.traits.runtime is not Runtime.UNKNOWN

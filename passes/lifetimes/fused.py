@@ -7,7 +7,7 @@ a kernel may write over an operand of its size that nothing reads later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -28,6 +28,8 @@ from irscope.passes.lifetimes.values import COMPUTED, Values, is_convolution
 _POINTER: Final = 8
 _INDEX: Final = 4
 _BLOCK: Final = 16
+_ADDED_AT_ONCE: Final = 30 << 20
+"""Bytes of partial sums that are added over devices in one kernel, at most (the threshold of AllReduceCombiner)."""
 SCATTERED: Final = "reduce.scatter_windows"
 
 
@@ -106,7 +108,7 @@ class Body(Values):
             if self.has_buffer(node) and (node.regions or not all(output in self.roots for output in node.outputs)):
                 made.extend(self._kernels_of(node))
         if not self.is_loose:
-            made = self._copied_first(made)
+            made = self._added_at_once(self._copied_first(made))
         readers: dict[object, list[Kernel]] = {}
         missing: dict[int, int] = {}
         for kernel in sorted(made, key=lambda kernel: self._is_swapped(kernel.node)):
@@ -192,7 +194,7 @@ class Body(Values):
         """Return the kernel of a node, and those that the compiler has before it."""
         reads: dict[object, None] = {value: None for value in sorted(self.leaves(node), key=self._order)}
         makes: list[tuple[object, int]] = [(output, self.size(output)) for output in node.outputs if output not in self.roots]
-        before = self._operand_copies(node, reads)
+        before = [*self._gathers(node, reads), *self._operand_copies(node, reads)]
         inner: list[tuple[object, int]] = []
         spec = find_op(node.op)
         if spec is not None and self.multiplies(node) and makes:
@@ -212,6 +214,42 @@ class Body(Values):
             before.append(Kernel(node, reads, [made]))
             reads = {made[0]: None}
         return [*before, Kernel(node, reads, makes)]
+
+    def _added_at_once(self, kernels: list[Kernel]) -> list[Kernel]:
+        """Add partial sums that do not need one another over the devices in one kernel (AllReduceCombiner of XLA)."""
+        sums = [step for step, one in enumerate(kernels) if one.node in self.partial and ("product", one.node, 1) in one.reads]
+        before = _ancestors(kernels)[1] if len(sums) > 1 else []
+        groups: list[list[int]] = []
+        for step in sums:
+            for group in groups if before else ():
+                is_near = self.partial[kernels[group[0]].node] == self.partial[kernels[step].node]
+                size = sum(size for other in (*group, step) for _, size in kernels[other].makes)
+                if is_near and size <= _ADDED_AT_ONCE and not any(before[step] >> other & 1 for other in group):
+                    group.append(step)
+                    break
+            else:
+                groups.append([step])
+        joined: list[Kernel | None] = [*kernels]
+        for group in (one for one in groups if len(one) > 1):
+            members, last = [kernels[step] for step in group], kernels[group[-1]].node
+            makes = [(("tuple", last, 1), _POINTER * len(group)), *(made for one in members for made in one.makes)]
+            for step in group:
+                joined[step] = None
+            joined[group[-1]] = Kernel(last, {read: None for one in members for read in one.reads}, makes)
+        made = [one for one in joined if one is not None]
+        return kernels if _has_cycle(made) else made
+
+    def _gathers(self, node: Node, reads: dict[object, None]) -> Iterator[Kernel]:
+        """Return the kernels that gather operands from all devices, once for all that read them, and have the node read what they make."""
+        for place, size in self.gathered.get(node, {}).items():
+            root = self.root(node.inputs[place] or node.outputs[0])
+            sources = self.leaves(root.node, node) if root.node is not None and node in self.into.get(root.node, ()) else (root,)
+            if (whole := ("gathered", root)) not in self._copies:
+                self._copies.add(whole)
+                yield Kernel(node, dict.fromkeys(sources), [(whole, size)])
+            for source in sources:
+                reads.pop(source, None)
+            reads[whole] = None
 
     def _operand_copies(self, node: Node, reads: dict[object, None]) -> list[Kernel]:
         """Return the kernels that bring operands of products into another order or element type, and have the node read what they make."""
@@ -429,6 +467,22 @@ def _ancestors(kernels: Sequence[Kernel]) -> tuple[dict[object, int], list[int],
     return makers, before, readers
 
 
+def _has_cycle(kernels: list[Kernel]) -> bool:
+    """Return whether kernels wait for one another."""
+    missing = {made for one in kernels for made, _ in one.makes}
+    while kernels:
+        later = []
+        for one in kernels:
+            if missing.isdisjoint(one.reads):
+                missing.difference_update(made for made, _ in one.makes)
+            else:
+                later.append(one)
+        if len(later) == len(kernels):
+            return True
+        kernels = later
+    return False
+
+
 def plan_fused(
     graph: Graph, types: Inferred, aliased: Sequence[tuple[int, int]], sharding: Sharding | None = None, kind: type[Body] = Body
 ) -> FusedPlan:
@@ -440,10 +494,11 @@ def plan_fused(
     ]
     body = kind(graph, types, pairs)
     if sharding is not None:
-        body.parts, body.partial = sharding.parts, frozenset(one.node for one in sharding.exchanges)
+        body.parts, body.partial, body.gathered = sharding.parts, sharding.partial, sharding.gathered
     plan = body.plan(is_main=True)
-    results = [body.size(value) for value in graph.outputs]
-    plan.temporary = height(packed(plan, body.size))
+    shared = {} if sharding is None else sharding.shared
+    results = [shared.get(value, body.size(value)) for value in graph.outputs]
+    plan.temporary = height(packed(plan, body.size)) + sum(map(body.size, shared))
     sum_nested(plan)
     plan.arguments = sum(body.size(value) for value in graph.inputs)
     plan.constants = sum(body.size(value) for value in graph.weights)
@@ -453,9 +508,9 @@ def plan_fused(
     largest = max(products, default=0)
     plan.low = largest if largest > max(results, default=0) else 0
     is_known = all(find_op(node.op) is not None for node in graph.walk())
-    plan.high = max(plan.temporary, _most(graph, types, pairs, results, body.parts)) if is_known else None
+    plan.high = max(plan.temporary + ALIGNMENT * len(shared), _most(graph, types, pairs, results, body.parts)) if is_known else None
     if sharding is not None:
-        plan.exchanges = [(one, -(-one.nbytes // sharding.parts(one.node.outputs[0]))) for one in sharding.exchanges]
+        plan.exchanges = sharding.exchanges
     return plan
 
 

@@ -67,8 +67,8 @@ class FusedPlan:
     devices: int = 1
     is_exact: bool = False
     """True where the compiler itself says it."""
-    exchanges: list[tuple[Exchange, int]] = field(default_factory=list)
-    """Exchanges between the devices of a sharded program, with the bytes on one device."""
+    exchanges: list[Exchange] = field(default_factory=list)
+    """Exchanges between the devices of a sharded program."""
 
     @property
     def note(self) -> str:
@@ -98,7 +98,7 @@ class FusedPlan:
             "temp_bytes": self.modelled(0),
             "kernels": self.kernels,
             **({"devices": self.devices} if self.devices > 1 else {}),
-            **({"exchanged_bytes": Quantity(sum(size for _, size in self.exchanges), Provenance.MODELLED)} if self.exchanges else {}),
+            **({"exchanged_bytes": Quantity(sum(one.nbytes for one in self.exchanges), Provenance.MODELLED)} if self.exchanges else {}),
         }
 
     def ranges(self) -> list[LiveRange]:

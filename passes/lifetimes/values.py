@@ -29,8 +29,8 @@ class Values:
         self.graph, self.types, self.around = graph, types, around
         self.parts: Callable[[Value], int] = (lambda value: 1) if around is None else around.parts
         """Into how many parts a value is cut, of which a device has one."""
-        self.partial: frozenset[Node] = frozenset() if around is None else around.partial
-        """Nodes that leave partial sums, which are added over devices into another buffer."""
+        self.partial: dict[Node, frozenset[str]] = {} if around is None else around.partial
+        self.gathered: dict[Node, dict[int, int]] = {} if around is None else around.gathered
         self.steps = list(graph)
         self.place = {node: step for step, node in enumerate(self.steps)}
         self.roots: dict[Value, Value] = {} if around is None else around.roots

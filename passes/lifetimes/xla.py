@@ -272,7 +272,7 @@ class _Counter:
         """Why the work is not known."""
         self._wide: set[tuple[Value, Step | None]] = set()
         """Narrow floats that have been brought into f32, with the kernel that does; None where products read them."""
-        self._added = {} if sharding is None else {one.node: one.devices for one in sharding.exchanges}
+        self._added = {} if sharding is None else {one.node: one.devices for one in sharding.exchanges if one.node in sharding.partial}
 
     def of_graph(self, graph: Graph, around: _Simplified | None = None) -> Work:
         """Return the sum over a graph: of its branches the dearest, bodies of loops once."""
@@ -417,7 +417,7 @@ class _Counter:
 
 
 def _exchanges(plan: FusedPlan) -> tuple[Table, ...]:
-    rows = [(one.node.name, one.kind, size, one.devices) for one, size in plan.exchanges]
+    rows = [(one.node.name, one.kind, one.nbytes, one.devices) for one in plan.exchanges]
     columns = ["at:node", "exchange", "bytes:bytes", "devices:count"]
     return (Table.of(rows, columns=columns, title="exchanged between devices"),) if rows else ()
 
@@ -455,13 +455,12 @@ class XlaMemory(Analysis[FusedPlan]):
     def report(self, result: FusedPlan, ctx: PassContext) -> Report:
         rows = [
             (
-                one.tenants[-1][0],
-                one.size,
-                one.born,
-                one.dies,
+                value.name if value.node is None else value.node.name,
+                str(value.node.loc) if value.node is not None and value.node.loc is not None else "",
+                *(one.size, one.born, one.dies),
                 "result" if one.is_output else "in a result" if one.is_shared else "",
             )
-            for one in result.storages
+            for one, value in ((one, one.tenants[-1][0]) for one in result.storages)
         ]
         return Report(
             pass_name=self.name,
@@ -471,6 +470,6 @@ class XlaMemory(Analysis[FusedPlan]):
             notes=(result.note, _COUNT_NOTE),
             tables=(
                 *_exchanges(result),
-                Table.of(rows, columns=["buffer:value", "size:bytes", "born:index", "dies:index", "lies"], title="buffers"),
+                Table.of(rows, columns=["at:node", "line", "size:bytes", "born:index", "dies:index", "lies"], title="buffers"),
             ),
         )

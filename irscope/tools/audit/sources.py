@@ -23,7 +23,10 @@ from irscope.tools.audit import archives
 from irscope.tools.audit.archives import Archive, Staging, as_unreadable, header_bytes
 from irscope.tools.many import models_named
 
-SUFFIXES: Final = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".safetensors", ".gguf", ".irs", ".ckpt", ".bin")
+SUFFIXES: Final = (
+    *(".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".safetensors", ".gguf", ".irs", ".ckpt", ".bin"),
+    *(".mlir", ".mlir.gz", ".mlirbc", ".jaxexport"),
+)
 """Of files that are looked at where a folder is searched; a file that is named is always looked at."""
 _ARCHIVES: Final = archives.SUFFIXES
 _MEMBER: Final = "!"
