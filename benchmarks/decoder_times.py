@@ -111,32 +111,23 @@ def scaled(shares: Mapping[str, float], by: Mapping[str, float]) -> dict[str, fl
 
 
 @dataclass
-class Scaled:
-    """Rows whose times depend on two factors, as `fitted` asks for them."""
+class Scaled(Rows):
+    """Rows whose times depend on two factors of given shares."""
 
-    rows: Rows
     shares: Mapping[str, float]
 
-    @property
-    def real(self) -> np.ndarray:
-        return self.rows.real
-
-    @property
-    def alike(self) -> np.ndarray:
-        return self.rows.alike
-
-    def predicted(self, by: Mapping[str, float]) -> np.ndarray:
-        return self.rows.predicted(scaled(self.shares, by))
+    def predicted(self, table: Mapping[str, float]) -> np.ndarray:
+        return super().predicted(scaled(self.shares, table))
 
 
-def rows_of(device: str, rows: Sequence[Mapping[str, str]], cache: Path) -> Rows:
+def rows_of(device: str, rows: Sequence[Mapping[str, str]], shares: Mapping[str, float], cache: Path) -> Scaled:
     clock = clock_of(find_device(device), "training")
     assert clock is not None
     every = [counted(row, device, cache) for row in rows]
     listed = [(place, *one) for place, found in enumerate(every) for one in found]
     tokens = [float(row["SeqLen (T)"]) * float(row["MicroBatchSize"]) for row in rows]
     real = np.array([count / float(row["Throughput (T/s/GPU)"]) for count, row in zip(tokens, rows, strict=True)])
-    return Rows(
+    return Scaled(
         clock.machine,
         Columns.of([kernel for _, kernel, _, _ in listed], [near for _, _, near, _ in listed]),
         np.array([place for place, _, _, _ in listed]),
@@ -146,6 +137,7 @@ def rows_of(device: str, rows: Sequence[Mapping[str, str]], cache: Path) -> Rows
         np.array([row["Model"] for row in rows]),
         ["-".join([row["Model"], row["SeqLen (T)"], row["# GPUs"]]) for row in rows],
         np.zeros(len(rows)),
+        shares,
     )
 
 
@@ -172,18 +164,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     data = json.loads(FILE.read_text())
     start = {"product": 0.7, "attention": 0.7}
     for gpu, (device, base) in DEVICES.items():
-        rows = rows_of(device, [row for row in listed if row["GPU"] == gpu], args.cache)
         table = constants().tables[base]
-        part = Scaled(rows, {**table.shares, **table.by_work["training"]})
+        rows = rows_of(device, [row for row in listed if row["GPU"] == gpu], {**table.shares, **table.by_work["training"]}, args.cache)
         predicted = np.zeros(len(rows.real))
         for size in sorted(set(rows.families)):
             inside = rows.families != size
-            predicted[~inside] = part.predicted(fitted([(part, inside)], start, 1.0))[~inside]
+            predicted[~inside] = rows.predicted(fitted([(rows, inside)], start, 1.0))[~inside]
         error, ratio = np.abs(predicted / rows.real - 1), rows.real / predicted
         within = f"median {np.median(error):.1%}, 90 % within {np.quantile(error, 0.9):.1%}"
         print(f"{device}: {len(error)} rows, {within}, real over predicted {ratio.min():.2f} to {ratio.max():.2f}")
-        by = fitted(everything([part]), start, 1.0)
-        training = scaled(part.shares, by)
+        by = fitted(everything([rows]), start, 1.0)
+        training = scaled(rows.shares, by)
         eager = scaled(table.shares, {**by, "product": eager_factor(rows, training, table.shares, by["attention"])})
         own = data["tables"].setdefault(device, {})
         own["shares"] = {name: float(f"{share:.3g}") for name, share in eager.items()}
