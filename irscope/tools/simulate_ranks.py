@@ -237,12 +237,14 @@ class Children:
             with TemporaryFolder() as folder:
                 path, said = Path(folder, "run.json"), Path(folder, "stderr")
                 status = server.run(arguments_of(program, options, "--quiet", "--format", "json", "-o", str(path)), said)
+                lines = said.read_text("utf-8", "replace").splitlines() if status and said.exists() else []
+                last = [text for text in lines if text.strip()][-1:] or ["it wrote nothing"]
                 if path.exists():
                     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+                    own = [text for text in lines if text.strip() and not text.startswith("irscope: ")][-1:]
+                    found["error"] = ": ".join((found["error"], *own * found["error"].startswith("it exits with")))
                 else:
-                    lines = said.read_text("utf-8", "replace").splitlines() if said.exists() else []
-                    last = [text for text in lines if text.strip()][-1:]
-                    found = {**nothing, "error": last[0].removeprefix("irscope: ") if last else "it wrote nothing"}
+                    found = {**nothing, "error": last[0].removeprefix("irscope: ")}
         finally:
             free.put(server)
         if status < 0:

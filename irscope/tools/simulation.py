@@ -27,6 +27,7 @@ from irscope.report.report import Report, Reported, diagnostic_json
 from irscope.report.steps import CountedStep, alike, counter_tables, parts_tables
 from irscope.report.table import Column, Series, Table
 from irscope.report.units import Kind, bytes_text
+from irscope.report.values import Provenance, Quantity
 from irscope.session import check_target
 from irscope.tools.simulation_clock import BEFORE, Clocked, ClockedStep, clocked, times_tables
 
@@ -455,12 +456,15 @@ class Simulation(Reported):
         if self.outcome not in ("finished", "steps"):
             summary["outcome"] = self._outcome_text
         summary |= dict(self._deciding())
+        if (step := next(reversed(self._step_times), None)) is not None:
+            high = None if math.isinf(step.high) else step.high
+            summary["step"] = Quantity(step.seconds, Provenance.MODELLED, lo=step.low, hi=high)
         hints = ["--all: the whole report, step by step, with what is alive at the peak, times and collectives"]
         if self.outcome not in ("error", "needs_value") and not self.options.settings:
             hints.append("--try: settings that would lower the peak, each simulated; -o run.pickle: a snapshot for PyTorch's memory_viz")
         if self.options.world > 1:
             hints.append("--rank all: every kind of rank of this world")
-        return replace(whole, summary=summary, tables=(), notes=(*whole.notes, *hints))
+        return replace(whole, summary=summary, units={"step": Kind.SECONDS}, tables=(), notes=(*whole.notes, *hints))
 
     def _ran(self) -> str:
         """Return the program in a line: for how long, as which rank, on what."""

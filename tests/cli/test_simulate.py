@@ -852,9 +852,9 @@ print(second.result, second.peak("allocated"), second.peak("reserved"), first.pe
     assert done.stdout.splitlines()[-1] == f"4096 4096 {2 << 20} True", done.stderr[-1000:]
 
 
-SIZED = """import sys, torch
-batch = int(sys.argv[2])
-if batch > 40:
+SIZED = """import argparse, torch
+(parser := argparse.ArgumentParser()).add_argument("--batch", type=int, choices=range(45))
+if (batch := parser.parse_args().batch) > 40:
     raise ValueError("at most 40")
 net = torch.nn.Linear(1024, 1024, device="cuda")
 optimizer = torch.optim.SGD(net.parameters())
@@ -914,7 +914,7 @@ def test_each_combination_of_a_grid_is_a_run_of_its_own(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     rows = found["rows"]
     assert found["schema"] == "irscope.grid/1" and found["unit"] == "samples" and len(rows) == 8
-    assert [row["outcome"] for row in rows[::2]] == ["fits", "fits", "oom", "fails"] and "at most 40" in rows[-1]["why"]
+    assert [row["outcome"] for row in rows[::2]] == ["fits", "fits", "oom", "fails"] and ": invalid choice: 45" in rows[-1]["why"]
     for row in rows[:4]:
         values, seconds = row["values"], row["step_seconds"]
         assert row["throughput"] == pytest.approx(int(values["batch"]) / seconds)
