@@ -243,6 +243,11 @@ class Clock:
         """Return whether the efficiencies are the device's own."""
         return self.fitted_on == self.device.name
 
+    @property
+    def is_assumed(self) -> bool:
+        """Return whether the interval was checked on no device of its kind or on no work like this, so that a wide one is assumed."""
+        return self.spread.get(self.work) == constants().limited_spread
+
     def durations(self, kernels: Sequence[Kernel], near: Sequence[float]) -> Numbers:
         """Return seconds of each kernel; `near` is the part of the bytes it reads that is still in the cache."""
         return durations(Columns.of(kernels, near), self.machine, self.table)

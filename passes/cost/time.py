@@ -36,6 +36,7 @@ from irscope.report.units import Kind
 from irscope.report.values import Provenance, Quantity
 
 _MEANING: Final = "90 % of real times lie within the interval; docs/time.md says how that was checked"
+_ASSUMED: Final = "the interval is assumed, as no times like this one are known; docs/time.md says more"
 HOST, UNKNOWN = "host", "unknown"
 _INTEGER = "sessions run integer kernels in its place, --ort-level all predicts which"
 
@@ -113,12 +114,10 @@ class Timing:
 
     def quantity(self) -> Quantity:
         """Return the time with its interval; its lower end alone where the time of some nodes is not known."""
-        high = self.high
+        high, note = self.high, _ASSUMED if self.clock is not None and self.clock.is_assumed else _MEANING
         if self.unknown:
-            return Quantity(None, Provenance.MODELLED, note=_MEANING, lo=self.low or None)
-        return Quantity(
-            self.seconds, Provenance.MODELLED, note=_MEANING, lo=self.low, hi=None if high is None or math.isinf(high) else high
-        )
+            return Quantity(None, Provenance.MODELLED, note=note, lo=self.low or None)
+        return Quantity(self.seconds, Provenance.MODELLED, note=note, lo=self.low, hi=None if high is None or math.isinf(high) else high)
 
 
 class Timer:
@@ -394,4 +393,4 @@ def _notes(result: Timing) -> tuple[str, ...]:
         origin = "rates that were measured on the device, times what models took more"
     elif not clock.is_own:
         origin = f"no times of {clock.device.title} are known: {origin}, over the data sheet's figures, with a wider interval"
-    return (_MEANING, origin)
+    return (_ASSUMED if clock.is_assumed else _MEANING, origin)

@@ -635,7 +635,7 @@ class Sweep(Analysis[Swept]):
             *([] if result.on_device is None else [f"peak memory: {result.on_device.what}"]),
             f"{'tensor peak and ' if result.on_device is None else ''}activations: freed as {result.model} does, sizes as requested, "
             "without an allocator's rounding",
-            f"time: predicted for {result.device.title}, nine of ten real times lie in its interval; least: no run is quicker",
+            f"time: predicted for {result.device.title}{'' if not result.times else f', {result.times[0].note}'}; least: no run is quicker",
         ]
         if result.missing:
             notes.append(f"the cost of {result.missing} nodes is unknown: FLOPs, bytes and time are those of the others")
