@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from irscope.memory.run import Lives
+from irscope.memory.tape import REPORTED
 from irscope.report.table import Table
 from irscope.tools.generate import Generation
 from irscope.tui.charts import Floats, Ints
@@ -29,7 +30,9 @@ def run_of_generation(made: Generation) -> ShownRun:
     lives = Lives.of(made.tape)
     moments, places, phases = _moments(made, lives.total)
     refused = f", token {made.refused_token:,}" if made.refused_token else f", {_PHASES.get(made.refused_at, _DECODING)}"
-    counts = {(name, counter): getattr(phase.peak, counter) for name, phase in made.phases.items() for counter in Counters.NAMES}
+    counts: dict[tuple[str, str], object] = {
+        (name, counter): getattr(phase.peak, counter) for name, phase in made.phases.items() for counter in REPORTED
+    }
     tables = [table for table in report.tables if not table.title.startswith(("alive at the peak", "the cache after"))]
     return ShownRun(
         (wish.model, f"prompt of {wish.prompt:,}, {wish.new:,} new, batch {wish.batch:,}", target.device.name),

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from irscope.errors import IrscopeError, LoadError
+from irscope.memory.tape import COUNTERS, REPORTED
 from irscope.recording import WARM, Level, MemoryEvent, Recording, figures, peak_of, read_recording
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind
@@ -101,10 +102,10 @@ def _has_lines(recording: Recording) -> bool:
 
 def _counters(recording: Recording) -> Counters | None:
     """Return what the allocator counted: what there was before, and the peaks of the first and of the recorded run."""
-    numbers = {
+    numbers: dict[tuple[str, str], object] = {
         (counted.run, name): level.current if counted.run == _BEFORE else level.peak
         for counted in recording.counters
-        for name in ("requested", "allocated", "reserved")
+        for name in REPORTED
         if isinstance(level := getattr(counted, name), Level)
     }
     moments = {key: word for key, word in ((_BEFORE, "before"), ("cold", "first"), (WARM, "peak")) if any(one == key for one, _ in numbers)}
@@ -253,7 +254,7 @@ def _own_tables(recording: Recording) -> Iterator[Table]:
     levels = [
         (one.run, name, level.current, level.peak)
         for one in recording.counters
-        for name in ("requested", "allocated", "active", "reserved")
+        for name in COUNTERS
         if isinstance(level := getattr(one, name), Level)
     ]
     if levels:

@@ -25,13 +25,14 @@ Row: TypeAlias = "tuple[str, str, str, int, int]"
 """Category, module, line, bytes and number of blocks."""
 
 
-def summed(parts: Iterable[tuple[Key, int]]) -> list[tuple[Any, ...]]:
-    """Return a row for each key, with its bytes and the number of parts: the largest first, without those of no bytes."""
+def summed(parts: Iterable[tuple[Key, int] | tuple[Key, int, bool]]) -> list[tuple[Any, ...]]:
+    """Return a row for each key, with its bytes and the number of parts, or of those marked as blocks: the largest first, without those of
+    no bytes."""
     sums: dict[tuple[object, ...], list[int]] = {}
-    for key, size in parts:
+    for key, size, *is_block in parts:
         row = sums.setdefault(key if isinstance(key, tuple) else (key,), [0, 0])
         row[0] += size
-        row[1] += 1
+        row[1] += all(is_block)
     return [(*key, size, count) for key, (size, count) in sorted(sums.items(), key=lambda pair: -pair[1][0]) if size]
 
 
@@ -85,9 +86,9 @@ class Lives:
         """Return the slots of a tape whose requests are made once, from its beginning to its end."""
         return cls.of_events(tape.events, tape.numbers("central"), tape.resident)
 
-    def alive(self, moment: int) -> Ints:
-        """Return what is there at a moment."""
-        return np.flatnonzero((self.begins <= moment) & (self.ends > moment))
+    def alive(self, first: int, last: int | None = None) -> Ints:
+        """Return what is there at a moment, or at some moment from the first to the last."""
+        return np.flatnonzero((self.begins <= (first if last is None else last)) & (self.ends > first))
 
     def over(self, which: Any = slice(None)) -> Ints:
         """Return the bytes at each moment, of all pieces or of some."""
@@ -121,10 +122,18 @@ class Lives:
 # Step by step, where an allocator answered: parts that add up to what it counts, and the categories of a training program.
 
 RESIDENT = ("parameter", "buffer", "input")
+_STAYING = (*RESIDENT, "optimizer state", "gradient", "communication", "cache", "before the run")
+_STACK_ORDER = (*_STAYING, ACTIVATION, OUTPUT, TEMPORARY, WORKSPACE)
+"""Categories from the axis of a chart up: what stays from step to step is lowest."""
 CATEGORIES = (*RESIDENT, OUTPUT, ACTIVATION, TEMPORARY, WORKSPACE)
 ROUNDING = "rounding"
 """Category of the bytes by which blocks exceed the requests."""
 ROUNDED = "blocks of 512 bytes, large ones with a rest"
+
+
+def stack_place(name: str) -> tuple[int, str]:
+    """Return by what categories are sorted from the axis up."""
+    return (_STACK_ORDER.index(name) if name in _STACK_ORDER else len(_STACK_ORDER), name)
 
 
 @immutable(slots=False)

@@ -16,7 +16,7 @@ from irscope.ir.dtypes import DType, DTypeKind
 from irscope.ir.graph import Names
 from irscope.ir.spelling import parse_type
 from irscope.ir.types import TensorType
-from irscope.memory.run import heights_of, highest_of
+from irscope.memory.run import heights_of, highest_of, stack_place
 from irscope.passes.cost.bounds import Rates, rate_name
 from irscope.recording.records import OpRecord, Problem, Recording, Sample, Times, figures, peak_of, without_workspaces
 from irscope.report.picture import Panel, bars, largest_bars, panels_of
@@ -608,17 +608,10 @@ def memory_series(recording: Recording) -> Series:
             highest[number] = at
     after += [last] * (len(recording.ops) - len(after))
     places = [highest.get(number, after[number]) for number in range(len(recording.ops))]
-    columns = tuple(Column(name.replace(" ", "_"), Kind.BYTES, name, provenance=_MEASURED) for name in _in_usual_order(heights))
+    columns = tuple(Column(name.replace(" ", "_"), Kind.BYTES, name, provenance=_MEASURED) for name in sorted(heights, key=stack_place))
     data: dict[str, Sequence[object]] = {"operator": range(len(recording.ops))}
     data |= {name.replace(" ", "_"): [heights[name][place] for place in places] for name in heights}
     return Series("memory over a step by category", Column("operator", Kind.INDEX), columns, data, stacked=True)
-
-
-_ORDER: Final = ("parameter", "buffer", "input", "optimizer state", "gradient", "activation", "temporary", "workspace")
-
-
-def _in_usual_order(names: Mapping[str, object]) -> list[str]:
-    return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
 
 
 def machine_series(recording: Recording) -> Iterator[Series]:
@@ -666,7 +659,7 @@ def recorded_panels(picture: str, found: Mapping[int, Recording]) -> list[Panel]
         if picture in ("", "memory") and recording.run("warm"):
             panels += [_titled(panel, label) for panel in panels_of(memory_series(recording))]
         if picture in ("", "categories") and (parts := peak_parts(recording)):
-            names = _in_usual_order(parts)
+            names = sorted(parts, key=stack_place)
             words = f"{label}bytes by category, together the peak of {humanise(sum(parts.values()), Kind.BYTES)}"
             panels.append(bars(words, names, [(Column("bytes", Kind.BYTES, provenance=_MEASURED), [parts[name] for name in names])]))
         if not picture:

@@ -11,7 +11,7 @@ import numpy as np
 
 from irscope.devices import DeviceProfile, find_device
 from irscope.immutable import immutable
-from irscope.memory.run import Lives
+from irscope.memory.run import Lives, stack_place, summed
 from irscope.report.names import fold_paths
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
@@ -25,21 +25,6 @@ from irscope.tui.memory.views import Counters, StepStack, Verdict, View
 from irscope.tui.rows import ReportTable, TableModel
 from irscope.tui.text import Line, Span, Symbols, cut_line, filled, note_lines
 
-_ORDER: Final = (
-    "parameter",
-    "buffer",
-    "input",
-    "optimizer state",
-    "gradient",
-    "communication",
-    "cache",
-    "before the run",
-    "activation",
-    "output",
-    "temporary",
-    "workspace",
-)
-"""Categories from the axis up: what stays from step to step is lowest."""
 _OTHER: Final = "other"
 _MOST_PARTS: Final = 9
 """Parts with a name of their own: with the others as many as there are colours."""
@@ -137,25 +122,17 @@ class Pieces:
         return found
 
     def alive(self, first: int, last: int) -> Sequence[tuple[str, str, str, int, int]]:
-        rows: dict[tuple[str, str, str], list[int]] = {}
-        modules, lines = (self.owners.get(by) for by in ("module", "line"))
-        for at in np.flatnonzero((self.begins <= last) & (self.ends > first)).tolist():
-            key = (self.categories[at], modules[at] if modules else "", lines[at] if lines else "")
-            row = rows.setdefault(key, [0, 0])
-            row[0] += int(self.sizes[at])
-            row[1] += bool(self.is_block[at])
-        return grouped([(*key, size, count) for key, (size, count) in rows.items() if size], self._classes)
+        unknown = [""] * len(self.categories)
+        modules, lines = (self.owners.get(by, unknown) for by in ("module", "line"))
+        places = self._lives.alive(first, last).tolist()
+        rows = summed(((self.categories[at], modules[at], lines[at]), int(self.sizes[at]), bool(self.is_block[at])) for at in places)
+        return grouped(rows, self._classes)
 
     @cached_property
     def _classes(self) -> Mapping[str, str]:
         """Return modules that memory was asked for in, and those around them, each with its class, which no recording tells."""
         names = {name for name in self.owners.get("module", ()) if name}
         return {".".join(parts[:depth]): "" for parts in (name.split(".") for name in names) for depth in range(1, len(parts) + 1)}
-
-
-def stack_place(name: str) -> tuple[int, str]:
-    """Return by what categories are sorted from the axis up."""
-    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
 
 
 @immutable(slots=False)

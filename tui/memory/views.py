@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from irscope.errors import IrscopeError
 from irscope.immutable import immutable
 from irscope.memory.caching import BOUNDLESS, Segment
-from irscope.memory.tape import LOADING
+from irscope.memory.tape import LOADING, REPORTED, decoded
 from irscope.report.cardtext import CardWriter
 from irscope.report.celltext import SIGNS, CellWriter, signed
 from irscope.report.options import RenderOptions
@@ -27,7 +27,6 @@ from irscope.tui.context import Target
 from irscope.tui.text import Line, Role, Span, Symbols, cut_end, cut_line, failure_lines, filled, note_lines, text_of, wrap
 
 if TYPE_CHECKING:
-    from irscope.memory.tape import Counter
     from irscope.passes.memory.cuda import DeviceMemory
     from irscope.passes.training.memory import StepMemory
     from irscope.report.card import Card
@@ -273,15 +272,11 @@ def allocated(memory: DeviceMemory) -> AddressMap:
     end = len(memory.steps)
     weights = [(address, size) for address, size in zip(loaded.addresses, loaded.blocks, strict=True) if size]
     rows: list[tuple[str, int, int, int, int]] = [("weights and inputs", 0, end, address, size) for address, size in weights]
-    taken: dict[int, int] = {}
     step_of = (np.searchsorted(np.array(forward.starts), np.arange(len(forward.events)), side="right") - 1).tolist()
-    for event, step, address, size in zip(forward.events, step_of, forward.addresses, forward.blocks, strict=True):
-        if event >= 0 and size:
-            taken[event] = len(rows)
-            rows.append((memory.tape.labels[event], step, end, address, size))
-        elif ~event in taken:
-            row = taken.pop(~event)
-            rows[row] = (*rows[row][:2], step, *rows[row][3:])
+    gone = {slot: step for (slot, is_taken), step in zip(decoded(forward.events), step_of, strict=True) if not is_taken}
+    for (slot, is_taken), step, address, size in zip(decoded(forward.events), step_of, forward.addresses, forward.blocks, strict=True):
+        if is_taken and size:
+            rows.append((memory.tape.labels[slot], step, gone.get(slot, end), address, size))
     segments = replayed["cold"].segments
     top = sum(segment.size for segment in segments)
     columns = list(zip(*rows, strict=True)) if rows else [()] * 5
@@ -398,8 +393,7 @@ def step_drawing(memory: StepMemory) -> Drawing:
     alive = {str(category): bytes_.astype(np.float64) for category, bytes_ in memory.alive.items()}
     parts = {name: np.sum([alive[category] for category in categories], axis=0) for name, categories in _PARTS.items()}
     stack = StepStack(parts, [op.phase for op in ops])
-    counters: tuple[Counter, ...] = ("requested", "allocated", "reserved")
-    counted = ", ".join(f"{signed(memory.worst(counter), Kind.BYTES)} {counter}" for counter in counters)
+    counted = ", ".join(f"{signed(memory.worst(counter), Kind.BYTES)} {counter}" for counter in REPORTED)
     text = f"{memory.target.device.name}: {counted} at most{'' if memory.fits else '; it does not fit'}"
     if stack.peak is None:
         return Drawing(stack, text)
@@ -533,9 +527,6 @@ _COLUMN = 2
 class Counters:
     """Numbers by moment and counter; None where they are unknown, with the reason."""
 
-    NAMES: ClassVar[Sequence[str]] = ("requested", "allocated", "reserved")
-    """Of the counters."""
-
     device: str
     numbers: Mapping[tuple[str, str], object]
     reason: str = ""
@@ -562,7 +553,7 @@ class Counters:
 
     def line(self, width: int, symbols: Symbols) -> list[Line]:
         """Return what decides whether it fits as one line; nothing where that has no room."""
-        counter = next(one for one in reversed(self.NAMES) if any(_is_known(self.numbers.get((moment, one))) for moment in self.moments))
+        counter = next(one for one in reversed(REPORTED) if any(_is_known(self.numbers.get((moment, one))) for moment in self.moments))
         spans = [Span(f"{counter} ", "faint")]
         for moment, name in self.moments.items():
             spans += [Span(f"{name} ", "faint"), Span(f"{self.text(moment, counter, symbols, is_whole=False)}  ")]
@@ -575,9 +566,9 @@ class Counters:
             return most_lines((Span(text, "unknown"),), width, 2, symbols)
         for is_whole in (True, False):
             title = symbols.clean(self.device)
-            rows: list[tuple[str, ...]] = [(title, *self.NAMES)]
+            rows: list[tuple[str, ...]] = [(title, *REPORTED)]
             rows += [
-                (name, *(self.text(moment, counter, symbols, is_whole=is_whole) for counter in self.NAMES))
+                (name, *(self.text(moment, counter, symbols, is_whole=is_whole) for counter in REPORTED))
                 for moment, name in self.moments.items()
             ]
             widths = [max(display_width(row[place]) for row in rows) for place in range(len(rows[0]))]
@@ -601,7 +592,7 @@ def counters_of(report: Report) -> Counters | None:
     for moment in _MOMENTS:
         found = summary.get(moment)
         if isinstance(found, Mapping):
-            cells = ((counter, plain(found[counter])) for counter in Counters.NAMES if counter in found)
+            cells = ((counter, plain(found[counter])) for counter in REPORTED if counter in found)
             numbers.update({(moment, counter): as_assumed(cell) if report.is_assumed else cell for counter, cell in cells})
     if not numbers:
         return None
