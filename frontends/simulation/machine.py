@@ -236,6 +236,12 @@ class Machine:
         if piece is not None and piece.kind != "temporary" and piece.kind in UNOWNED:
             piece.kind = "input"
 
+    def copied_result(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
+        """Note that a tensor is a copy of a result, as of `logits.float()`, which makes an empty tensor first."""
+        piece = self.piece_under(tensor)
+        if piece is not None and piece.kind == BROUGHT and (of := self.piece_under(source)) is not None and of.kind == "activation":
+            piece.kind = "activation"
+
     def resize(self, storage: torch.UntypedStorage, size: int) -> None:
         """Resize a storage as `UntypedStorage.resize_` does: new memory, a copy, and the old memory is given back."""
         if size == storage.nbytes():

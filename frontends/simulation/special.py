@@ -79,6 +79,7 @@ def _copies(kernels: Kernels, device: Device, answer: Callable[..., Any], answer
         if into.is_cuda and source.is_cuda:
             machine.queue(_copied(into, source))
             values.between(into, source)
+            machine.copied_result(into, source)
             return into
         # Parameters of lazy modules have a size before they have a shape.
         if into.dtype is source.dtype and into.is_contiguous() and source.is_contiguous() and into.size() == source.size():
