@@ -486,7 +486,8 @@ def explained() -> Iterator[None]:
                 hint="use the form that makes a new tensor",
             ) from cause
         said = f"the training step fails: {type(cause).__name__}: {_shortened(text)}"
-        raise LoadError(said, code="IRS379", where=error.where, hint="try it once without irscope") from cause
+        elsewhere = "two devices" in text and "what the loss holds is moved to where the result is, as with labels.to(scores.device)"
+        raise LoadError(said, code="IRS379", where=error.where, hint=elsewhere or "try it once without irscope") from cause
 
 
 def _shortened(text: str) -> str:

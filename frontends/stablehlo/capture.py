@@ -21,7 +21,7 @@ from irscope.ir.bind import bind_program
 from irscope.ir.dtypes import LONG_NAMES, DType
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType, Type
-from irscope.passkit.script import beside, load_script
+from irscope.passkit.script import beside, load_script, raised_at
 
 _DTYPES: Final[Mapping[DType, str]] = {DType.I4: "int4", DType.U4: "uint4", **{dtype: name for name, dtype in LONG_NAMES.items()}}
 """Element types as JAX names them."""
@@ -45,7 +45,7 @@ def load_function(text: str, options: LoadOptions, sink: DiagnosticSink) -> Prog
             raise
         except (Exception, SystemExit) as error:  # whatever the user's code, or JAX about it, raises
             said = str(error).strip().partition("\n")[0]
-            raise LoadError(f"{symbol}() fails: {type(error).__name__}: {said}", code="IRS385", where=str(path)) from error
+            raise LoadError(f"{symbol}() fails: {type(error).__name__}: {said}", code="IRS385", where=raised_at(error, path)) from error
     with reading(text, len(data), options.allowance):
         program = build(read_module(data, text), options.method, sink, text)
     program.metadata["package"] = f"jax {importlib.import_module('jax').__version__}"

@@ -17,7 +17,7 @@ from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.frontends.zoo.names import Name, definitions
 from irscope.frontends.zoo.recipes import Recipe, Wanted, weights_dtype
 from irscope.ir.dtypes import DType
-from irscope.passkit.script import beside, load_script
+from irscope.passkit.script import beside, load_script, raised_at
 
 _PARTS: Final = ("module", "inputs", "loss", "optimizer")
 _EXAMPLES: Final = ("example_input_array", "dummy_inputs")
@@ -77,7 +77,8 @@ class Script:
         """Return the line about what the user's code raised."""
         said = str(error).partition("\n")[0]
         hint = self._as_program if self.symbol == "main" else ""
-        return LoadError(f"{self.symbol}() fails: {type(error).__name__}: {said}", code="IRS385", where=str(self.path), hint=hint)
+        said = f"{self.symbol}() fails: {type(error).__name__}: {said}"
+        return LoadError(said, code="IRS385", where=raised_at(error, self.path), hint=hint)
 
     @property
     def _as_program(self) -> str:

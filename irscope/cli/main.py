@@ -181,7 +181,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _complain(full)
             return full.exit_code
         if isinstance(error, ModuleNotFoundError) and not (error.name or "irscope").startswith("irscope"):
-            lacking = UsageError(f"{error.name} is not installed", code="IRS195", hint=f"pip install {error.name}")
+            package = "pillow" if error.name == "PIL" else error.name
+            lacking = UsageError(f"{error.name} is not installed", code="IRS195", hint=f"pip install {package}")
             _complain(lacking)
             return lacking.exit_code
         _complain(IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; run again with --debug for the details"))

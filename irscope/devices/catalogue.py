@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, Protocol
 
-from irscope.amounts import BYTES, parse_bytes
+from irscope.amounts import BYTES, parse_memory
 from irscope.devices.profile import DeviceProfile, parse_profile, read_profile
 from irscope.devices.releases import DEFAULT_RELEASE, RELEASES, Release, release_named
 from irscope.errors import UsageError
@@ -32,7 +32,7 @@ def find_device(text: str) -> DeviceProfile:
     name, size = parted(text)
     if size:
         sold = find_device(name)
-        if (memory := parse_bytes(size)) < _LEAST_MEMORY:
+        if (memory := parse_memory(size)) < _LEAST_MEMORY:
             raise UsageError(f"no device has {size} of memory", code="IRS336", where=text, hint=BYTES.hint)
         return replace(sold, memory_bytes=memory, title=f"{sold.title} with {size}", sources={**sold.sources, "memory": "as was asked for"})
     key = _comparable_name(text)

@@ -113,7 +113,7 @@ def load_script(path: Path) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError(f"the script raised {type(error).__name__}: {error}", code="IRS609", where=_origin(error, path)) from error
+        raise UsageError(f"the script raised {type(error).__name__}: {error}", code="IRS609", where=raised_at(error, path)) from error
     return module
 
 
@@ -131,7 +131,8 @@ def beside(path: Path) -> Iterator[None]:
             sys.path.remove(folder)
 
 
-def _origin(error: BaseException, path: Path) -> str:
+def raised_at(error: BaseException, path: Path) -> str:
+    """Return the innermost line of a script that an error came from; the script alone where it has none."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"{path}:{error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]

@@ -234,6 +234,7 @@ def test_words_of_other_programs_mean_what_they_say(
         ("run --batch-size old.onnx", "did you mean `--bind batch=8`?"),
         ("export --pases dce old.onnx -o x.onnx", "did you mean `--passes`?"),
         ("fit --memory 24 old.onnx", "did you mean 24GiB?"),
+        ("--memory 24 old.onnx", "did you mean 24GiB?"),
         ("run --wholly-unknown old.onnx", "shows what there is"),
     ],
 )

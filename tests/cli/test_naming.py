@@ -284,7 +284,7 @@ def test_sizes_say_where_they_come_from(here: Path) -> None:
         ("train.py:build{widht=3}", 2, "takes (batch=2, width=4)"),
         ("train.py:needs", 2, "missing a required argument: 'width'"),
         ("train.py:build --bind seq=3", 2, "sizes, with their defaults: batch (2)"),
-        ("train.py:fails", 3, "fails() fails: KeyError: 'oops'"),
+        ("train.py:fails", 3, "train.py:37: fails() fails: KeyError: 'oops'"),
         ("train.py:leaves", 3, "it ends the process (3)"),
         ("train.py:number", 3, "must return a module, or module and inputs"),
         ("train.py:nothing", 3, "there are build, MyNet, Words, only_module"),

@@ -87,7 +87,7 @@ print(json.dumps(irscope.simulate(run, device="h200").steps[-1].by_category))
 
 
 def test_what_a_program_makes_outside_of_its_modules_is_input() -> None:
-    """The two inputs, made on the device and copied there, not a cast of a result; the noise that the model makes for itself is kept for the backward."""
+    """The two inputs, made on the device and copied there, no cast of a result; the model's own noise is kept for the backward."""
     done = python(MADE_OUTSIDE)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

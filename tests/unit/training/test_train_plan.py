@@ -85,12 +85,9 @@ class Branch(nn.Linear):
 def branch():
     return Branch(4, 4), torch.zeros(2, 4)
 
-class Raises(nn.Linear):
-    def forward(self, x):
-        return super().forward(x[:, :3])
-
-def raises():
-    return Raises(4, 4), torch.zeros(2, 4)
+def elsewhere():
+    labels = torch.zeros(2, dtype=torch.long)
+    return nn.Linear(4, 4), torch.zeros(2, 4), lambda scores: nn.functional.cross_entropy(scores, labels)
 
 def no_optimizer():
     return nn.Linear(4, 4), torch.zeros(2, 4), None, lambda parameters: 3
@@ -302,7 +299,7 @@ def test_picture_in_the_terminal(script: Path, capsys: pytest.CaptureFixture[str
         ("{}:apart", "IRS376", ExitCode.LOAD),
         ("{}:in_place", "IRS377", ExitCode.LOAD),
         ("{}:branch", "IRS378", ExitCode.LOAD),
-        ("{}:raises", "IRS379", ExitCode.LOAD),
+        ("{}:elsewhere", "as with labels.to(scores.device)", ExitCode.LOAD),
         ("{}:no_optimizer", "IRS373", ExitCode.USAGE),
         ("{}:blocks --budget 1KiB", "IRS390", ExitCode.USAGE),
         ("{}:blocks --budget 200%", "IRS393", ExitCode.USAGE),
