@@ -281,12 +281,15 @@ def _bound(session: Any, request: Request, place: str, index: int) -> Callable[[
             )
         array = _array(spec, values, random)
         binding.bind_ortvalue_input(one.name, ort.OrtValue.ortvalue_from_numpy(array, place, index))
-    for one in session.get_outputs():
-        binding.bind_output(one.name, place, index)
+    results = [value.name for value in session.get_outputs()]
 
     def run() -> None:
+        for name in results:
+            binding.bind_output(name, place, index)
         session.run_with_iobinding(binding)
         binding.synchronize_outputs()
+        # A binding that keeps the results lends them to the next run, which is predicted for a program that is done with them.
+        binding.clear_binding_outputs()
 
     return run
 
