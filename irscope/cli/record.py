@@ -29,7 +29,7 @@ from irscope.errors import PassError, UsageError
 from irscope.frontends.detect import detect
 from irscope.frontends.load import path_of
 from irscope.frontends.zoo.names import is_name, is_script
-from irscope.ir.bind import input_option, typed
+from irscope.ir.bind import input_option, symbol_named, typed
 from irscope.ir.dims import SymDim, bounds
 from irscope.ir.graph import Graph, Value
 from irscope.ir.program import Program
@@ -260,6 +260,11 @@ def _of_file(path: Path, format_name: str, args: argparse.Namespace, options: Op
         assumed += [f"{name}={size} (a usual size; --bind {name}=N)" for name, size in chosen.items()]
         loading = replace(loading, bind={**loading.bind, **chosen})
         program = open_model(path, loading).program
+    bind = dict(loading.bind)
+    if bind and options.executor == ORT:
+        # A session knows sizes by the file's own names alone.
+        unbound = open_model(path, replace(loading, bind={})).program
+        bind = {symbol_named(unbound, name) or name: size for name, size in bind.items()}
     inputs = tuple(_spec(number, value) for number, value in enumerate(program.graph.inputs))
     model = ModelRecord(
         path.name,
@@ -267,7 +272,7 @@ def _of_file(path: Path, format_name: str, args: argparse.Namespace, options: Op
         str(path),
         file_digest(path),
         tuple(Input(one.name, str(one)) for one in inputs),
-        {name: size for name, size in loading.bind.items()},
+        bind,
         tuple(assumed),
     )
     output = args.output or f"{path.stem}.{options.executor}-{options.device.replace(':', '')}.jsonl"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,8 +16,9 @@ from irscope.files import is_recording
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.zoo.names import is_name
 from irscope.ir.graph import paused_gc
+from irscope.ir.program import Program
 from irscope.ir.spelling import parse_type
-from irscope.ir.types import TensorType
+from irscope.ir.types import TensorType, Type
 from irscope.passkit.settings import Settings
 from irscope.recording import Recording, read_recording
 from irscope.report.report import Document
@@ -82,6 +84,12 @@ def open_for(
     if isinstance(bits, int) and not wanted.device:
         given = replace(given, ort_vector_bits=bits)
     try:
+        if recording.header.settings.get("fixed_sizes") == "" and not given.inputs and not bind:
+            # The session learned the sizes with the inputs, and planned without them.
+            opened = open_model(path, replace(given, inputs={}, bind={}), settings=wanted)
+            opened = opened.rebound(_sizes_by_inputs(opened.program.symbols, opened.program, list(inputs.values())))
+            if [value.type for value in opened.program.graph.inputs] == list(inputs.values()):
+                return opened
         return open_model(path, replace(given, inputs=inputs, bind=bind), settings=wanted)
     except (UsageError, LoadError) as error:
         if error.code not in _INPUTS_DO_NOT_FIT or given.inputs or given.bind or not inputs:
@@ -107,15 +115,22 @@ def compare_with(model: Model, other: Path) -> ModelComparison | RunComparison:
 def _at_sizes_of(model: Model, other: Model) -> Model:
     """Return the other model at the sizes of the first: by name, else as the inputs of the first have them; else its own example's."""
     sizes = {size.symbol: size.size for size in stated_sizes(other.program, {}) if size.is_open and not model.program.symbols}
-    for ours, theirs in zip(model.program.graph.inputs, other.program.graph.inputs, strict=False):
-        shapes = [value.type.shape for value in (theirs, ours) if isinstance(value.type, TensorType) and value.type.shape is not None]
-        if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]):
-            sizes.update({str(one): size for one, size in zip(*shapes, strict=True) if str(one) in sizes and isinstance(size, int)})
+    sizes |= _sizes_by_inputs(sizes, other.program, [value.type for value in model.program.graph.inputs])
     sizes |= {name: size for name, size in model.options.bind.items() if name in other.program.symbols}
     try:
         return other.rebound(sizes) if sizes else other
     except (UsageError, LoadError):
         return other
+
+
+def _sizes_by_inputs(symbols: Container[str], program: Program, types: Sequence[Type]) -> dict[str, int]:
+    """Return the sizes of those symbols with which the inputs of the program, in their order, have these types."""
+    sizes: dict[str, int] = {}
+    for value, given in zip(program.graph.inputs, types, strict=False):
+        shapes = [one.shape for one in (value.type, given) if isinstance(one, TensorType) and one.shape is not None]
+        if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]):
+            sizes |= {str(dim): size for dim, size in zip(*shapes, strict=True) if str(dim) in symbols and isinstance(size, int)}
+    return sizes
 
 
 def compare_compiled(model: Model) -> ModelComparison:
