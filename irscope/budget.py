@@ -25,6 +25,9 @@ SECONDS_PER_MEGABYTE: Final = 4.0
 DEFAULT_BYTES: Final = 500_000_000
 """Memory beyond ten times the file's size."""
 BYTES_PER_FILE_BYTE: Final = 10
+FOLDER_SECONDS: Final = 40.0
+"""CPU seconds for a model that an installed package makes of a folder's configuration and that runs without data."""
+FOLDER_BYTES: Final = 3_000_000_000
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 BETWEEN_LOOKS: Final = 20_000
 """Units of work, each about a microsecond, between two looks at the clock and at memory."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from irscope import diskcache
 from irscope._version import __version__
-from irscope.budget import reading, telling
+from irscope.budget import FOLDER_BYTES, FOLDER_SECONDS, Allowance, reading, telling
 from irscope.devices.catalogue import DEFAULT_DEVICE, default_torch, find_device
 from irscope.devices.profile import DeviceProfile
 from irscope.devices.releases import ort_release
@@ -22,7 +22,7 @@ from irscope.frontends.base import LoadOptions
 from irscope.frontends.detect import detect
 from irscope.frontends.files.text import program_in
 from irscope.frontends.load import load_program, path_of, settled
-from irscope.frontends.zoo.names import is_function, is_name
+from irscope.frontends.zoo.names import is_function, is_name, parse_name
 from irscope.ir.bind import bind_program, next_possible, runs_same_at, short_names, symbol_named, typed, usual_sizes
 from irscope.ir.dims import bind, bounds
 from irscope.ir.graph import Graph, Role, Value, paused_gc
@@ -289,9 +289,13 @@ def _graph_versions(program: Program) -> tuple[int, ...]:
 
 
 def _budget_of(path: Path, options: LoadOptions) -> AbstractContextManager[object]:
-    """Return the budget for reading a file. What a name stands for is code of an installed package, which may take its time."""
+    """Return the budget for reading a file or what is made of a folder's configuration; what a user names or writes may take its time."""
     try:
-        return nullcontext() if is_name(str(path)) else reading(str(path), path.stat().st_size, options.allowance)
+        if is_name(str(path)):
+            given = options.allowance or Allowance()
+            allowed = Allowance(given.seconds or FOLDER_SECONDS, given.bytes or FOLDER_BYTES)
+            return reading(str(path), 0, allowed) if Path(parse_name(str(path)).model).is_dir() else nullcontext()
+        return reading(str(path), path.stat().st_size, options.allowance)
     except (OSError, ValueError):  # the reader says what is wrong with it
         return nullcontext()
 

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map, tree_map_only
 
+from irscope.budget import spend
 from irscope.devices import Target, target_of
 from irscope.errors import LoadError
 from irscope.frontends.eager.fakes import COMPOSITE, SILENT, Inside, Remembered, device_of, device_text, is_composite, tensors_within
@@ -147,6 +148,7 @@ class Recorder(TorchDispatchMode):
             return args[0].fake_device  # asked for everywhere, and dispatched like an operator
         if func.namespace in SILENT:
             return func(*args, **kwargs)
+        spend(500, "running the model without data")
         record = self.record
         node = torch._C._current_autograd_node() if record.grad else None
         number = len(record.ops)

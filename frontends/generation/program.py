@@ -43,6 +43,7 @@ from irscope.frontends.zoo.names import file_in, is_name, parse_name
 from irscope.frontends.zoo.packages import (
     compare_weights,
     configured_class,
+    counted_modules,
     inputs_taken,
     load_transformers,
     may_run,
@@ -237,7 +238,7 @@ class Generator:
         held = _linears_held(wish, source, wanted or torch.float32)
         if tensors is None or wish.scheme is not None:
             with torch.device("meta"):
-                with of_the_model():
+                with of_the_model(), counted_modules(wish.model):
                     made = cls._from_config(config, dtype=wanted).to(wanted)
                 replace_linears(made, held, wish.model)
                 tensors = tensors_of(made)
@@ -251,7 +252,7 @@ class Generator:
             try:
                 # Without accelerate transformers takes no device_map: then it is as programs without it load, on the host first.
                 mapped = {"device_map": "cuda"} if find_spec("accelerate") or held else {}
-                with of_the_model():
+                with of_the_model(), counted_modules(wish.model):
                     module = cls.from_pretrained(
                         str(folder), dtype=wanted, attn_implementation=attention, local_files_only=True, **mapped
                     ).eval()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from irscope.budget import stage
+from irscope.budget import OverBudget, stage
 from irscope.devices import target_of
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
@@ -397,6 +397,8 @@ def _opened(made: Made, sink: DiagnosticSink, settings: Settings) -> Program:
             if not error.func or error.func in in_python or len(in_python) >= _MOST_IN_PYTHON:
                 return _exported(made, sink)
             in_python.add(error.func)
+        except OverBudget:
+            raise
         except IrscopeError:
             return _exported(made, sink)
         else:

@@ -6,16 +6,18 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import itertools
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from irscope.budget import OverBudget, spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.files.folders import ADAPTER, Adapter, Tensors, own_code, read_adapter, read_folder
@@ -310,7 +312,8 @@ def transformers_recipe(model: str, options: dict[str, Any], dtype: DType | None
         config._attn_implementation = attention
 
     def make() -> nn.Module:
-        module = _model_maker(cls, config, chosen)
+        with counted_modules(model):
+            module = _model_maker(cls, config, chosen)
         if layers is not None:
             layers.put_into(module)
         return module.eval()
@@ -350,6 +353,30 @@ def _layers_of(settings: Mapping[str, Any], tensors: Tensors | None, dtype: DTyp
     from irscope.frontends.generation.quantised import quantised_layers
 
     return quantised_layers(settings, tensors, wanted, model)
+
+
+_MOST_MODULES: Final = 130_000
+"""Modules of a model that a configuration may ask for: Kimi K2 has 120,000 where each expert is one."""
+
+
+@contextmanager
+def counted_modules(model: str) -> Iterator[None]:
+    """Refuse a configuration that asks for more modules than any model has, while they are made."""
+    from torch.nn.modules.module import register_module_module_registration_hook
+
+    count = itertools.count()
+
+    def registered(*_: object) -> None:
+        spend(100, "making its modules")
+        if next(count) >= _MOST_MODULES:
+            message = f"its configuration asks for more than {_MOST_MODULES:,} modules"
+            raise OverBudget(message, where=model, hint="correct its number of layers, or set it: {num_hidden_layers=32}")
+
+    hook = register_module_module_registration_hook(registered)  # type: ignore[no-untyped-call, unused-ignore]  # torch's own
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _model_maker(cls: Any, config: Any, dtype: DType) -> nn.Module:
