@@ -359,14 +359,14 @@ def in_copy(work: Callable[[], bytes]) -> bytes | None:
     if not copy:
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what the library prints as it aborts
-            with open(writer, "wb") as pipe:
+            with os.fdopen(writer, "wb") as pipe:
                 pipe.write(work())
             os._exit(0)
         finally:
             os._exit(1)
     try:
         os.close(writer)
-        with open(reader, "rb") as pipe:
+        with os.fdopen(reader, "rb") as pipe:
             made = pipe.read()
     except BaseException:
         os.kill(copy, signal.SIGKILL)

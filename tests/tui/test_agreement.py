@@ -27,7 +27,7 @@ from tests.tui.test_graph import BRANCHES
 INDUCTOR = Path(__file__).parents[1] / "data" / "inductor" / "mlp"
 TEXTS = {"two layers": TWO_LAYERS, "foreign": FOREIGN, "nested": NESTED, "symbolic": SYMBOLIC, "hostile": HOSTILE, "branches": BRANCHES}
 TEXTS |= {f"{count} layers": layers(count) for count in (12, 40)}
-NAMES = [*FILES, *TEXTS, *(make.__name__ for make in WILD), "inductor"]
+NAMES = [*FILES, *TEXTS, *WILD.split(), "inductor"]
 
 
 def path_of(name: str, folder: Path) -> tuple[Path, Mapping[str, int]]:
