@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
@@ -18,6 +19,7 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.message import Message
 from textual.screen import Screen
+from textual.theme import BUILTIN_THEMES
 
 from irscope.errors import IrscopeError
 from irscope.ir.graph import paused_gc
@@ -80,6 +82,11 @@ class IrscopeApp(App["BaseException"]):
         self.VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (32, "-tall")]
         self.symbols = symbols or symbols_for(getattr(sys.__stdout__, "encoding", None) or "utf-8", os.environ)
         self.set_class(not self.symbols.has_braille, "-ascii")
+        if self.console.color_system in ("standard", "windows"):
+            self.add_class("-sixteen")
+            for name, accent in zip(_LOOKS, ("#ffff55", "#aa5500"), strict=True):
+                self.register_theme(replace(BUILTIN_THEMES[name], accent=accent))
+            self.stylesheet.set_variables(self.get_css_variables())
         self.start = shown if isinstance(shown, StartScreen) else None
         self._session: Session | None = None
         self._screens: dict[str, ModelScreen] = {}

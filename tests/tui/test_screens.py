@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.color import ColorSystem
 from textual.color import Color
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Offset
@@ -139,6 +140,18 @@ def legible(app: IrscopeApp) -> None:
 def _luminance(colour: Color) -> float:
     parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized]
     return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def test_categories_differ_in_a_terminal_of_sixteen_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("textual.constants.COLOR_SYSTEM", "standard")
+
+    async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
+        for app.theme in ("textual-dark", "textual-light"):
+            await settle(app, pilot)
+            looks = [app.screen.get_component_rich_style(f"role--{part}").color for part in PARTS]
+            assert len({look.downgrade(ColorSystem.STANDARD).number for look in looks if look is not None}) == len(PARTS)
+
+    drive(model(TWO_LAYERS), steps)
 
 
 @pytest.mark.slow
