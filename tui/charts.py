@@ -386,6 +386,8 @@ class Stack(StepChart):
         """True where the axis begins at the constant part; None where that is so when it is more than half of the peak."""
         self._same = [name for name, part in self.parts.items() if part.any() and (part == part[0]).all()]
         """Parts that are equally large at all steps."""
+        self.beside: tuple[str, Stack] | None = None
+        """Name and chart of another run, whose total is a thin line over this one."""
 
     @property
     def unchanging(self) -> float:
@@ -421,11 +423,36 @@ class Stack(StepChart):
 
     def marked(self, bars: list[Line], count: int, symbols: Symbols) -> list[Line]:
         at = -1 if self.marked_place is None else self.column_of(self.marked_place, count)
-        if not 0 <= at < count:
-            return bars
         # Not through the words of the row that is not to scale.
-        drawn = len(bars) - bool(self.base(len(bars)))
-        return [*(_line_through(line, at, symbols) for line in bars[:drawn]), *bars[drawn:]]
+        base = self.base(len(bars))
+        rows = len(bars) - bool(base)
+        lines = [_line_through(line, at, symbols.glyphs.axis, symbols) if 0 <= at < count else line for line in bars[:rows]]
+        heights = () if self.beside is None else self.beside[1].over(self, count)
+        for column, level in enumerate([(float(height) - base) / (self.top - base) * rows for height in heights]):
+            if 0 < level < rows + 1 and column != at:
+                top = min(math.ceil(level), rows)
+                sign = symbols.glyphs.levels[min(int((1 - top + level) * 3), 2)]
+                lines[rows - top] = _line_through(lines[rows - top], column, sign, symbols, in_blank=True)
+        return [*lines, *bars[rows:]]
+
+    def over(self, chart: StepChart, count: int) -> Floats:
+        """Return the largest total in each of so many columns of another chart: both axes are as long."""
+        ends, own = (one._edges if one._edges is not None else np.arange(one.count + 1.0) for one in (chart, self))
+        borders = _borders(count, *(float(ends[place] * own[-1] / ends[-1]) for place in (chart.start, chart.stop)))
+        begin = np.searchsorted(own[:-1], borders, "left")
+        # Where no moment begins in a column it shows the one that goes on there.
+        first = np.where(begin[:-1] < begin[1:], begin[:-1], np.searchsorted(own[:-1], borders[:-1], "right") - 1)
+        last = np.maximum(begin[1:], first + 1)
+        return np.array([self.total[one:other].max() for one, other in zip(first.tolist(), last.tolist(), strict=True)], dtype=np.float64)
+
+    def mark_lines(self, count: int, symbols: Symbols) -> list[Line]:
+        if self.peak is None or self.beside is None:
+            return super().mark_lines(count, symbols)
+        (name, other), rule = self.beside, symbols.glyphs.rule
+        label = (
+            f"peak {self.text_at(self.peak)} at {self.place(self.peak)}, {rule}{rule} {other.amount(other.highest)} {symbols.clean(name)}"
+        )
+        return [self.mark_line(self.peak, label, count, symbols)]
 
     def _fills(self, symbols: Symbols) -> list[Span]:
         """Return one cell of each part."""
@@ -441,10 +468,11 @@ class Stack(StepChart):
             return self.wrapped_legend(width, symbols)[:most]
         values = self.values_at(step)
         fills = dict(zip(self.parts, self._fills(symbols), strict=True))
-        largest = sorted(values, key=lambda name: -values[name])
-        for kept in range(len(values), -1, -1):
+        largest, rows = sorted(values, key=lambda name: -values[name]), list[Line]()
+        for kept in (len(values), *range(len(values), -1, -1)):
             shown = [name for name in values if name in largest[:kept]]
-            entries: list[Line] = [(Span(f"{self.text_at(step)}: ", "heading"),)]
+            # Names of colours come before the sum, which stands in the title too.
+            entries: list[Line] = [] if rows else [(Span(f"{self.text_at(step)}: ", "heading"),)]
             for name in shown:
                 amount = self.amount(values[name], is_modelled=self._is_modelled_at(name, step))
                 entries.append((fills[name], Span(f" {symbols.clean(name)} "), Span(f"{amount}  ", "name")))
@@ -479,20 +507,20 @@ class Stack(StepChart):
         return [cut_line(row, width, symbols) for row in _legend_rows(entries, width)]
 
 
-def _line_through(line: Line, at: int, symbols: Symbols) -> Line:
-    """Return the line of a chart with an upright line in one of its columns, on the colour of the band that fills most of the cell."""
+def _line_through(line: Line, at: int, sign: str, symbols: Symbols, *, in_blank: bool = False) -> Line:
+    """Return the line of a chart with the sign of a line in one of its columns, on the colour of the band that fills most of the cell."""
     spans: list[Span] = []
     end = 0
     for span in line:
         start, end = end, end + len(span.text)
         before, cell, after = span.text[: max(at - start, 0)], span.text[max(at - start, 0) :][:1], span.text[max(at - start, 0) + 1 :]
-        if not start <= at < end or not cell.strip():
+        if not start <= at < end or not (in_blank or cell.strip()):
             spans.append(span)
             continue
         blocks = symbols.glyphs.blocks
         is_above = symbols.has_colours and cell in blocks and 2 * blocks.index(cell) < len(blocks) - 1
-        band = span.behind if is_above else _part_role(span) if symbols.has_colours else None
-        line_cell = Span(symbols.glyphs.axis, "mark" if band is None else "through", behind=band)
+        band = span.behind if is_above else _part_role(span) if symbols.has_colours and span.role in PARTS else None
+        line_cell = Span(sign, "mark" if band is None else "through", behind=band)
         through = span._replace(text=cell) if is_above and band is None else line_cell
         spans += [span._replace(text=before), through, span._replace(text=after)]
     return tuple(span for span in spans if span.text)

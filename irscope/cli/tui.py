@@ -24,6 +24,7 @@ from irscope.cli.args import (
     step_words,
 )
 from irscope.errors import LoadError, UsageError
+from irscope.files import is_recording
 from irscope.frontends.zoo.names import is_name
 from irscope.passkit.instruments import Instrument, PassEvent
 
@@ -116,9 +117,7 @@ def _record(args: argparse.Namespace) -> int:
 
 def _check_more(args: argparse.Namespace) -> None:
     """Raise UsageError for more than two files that are not all recordings."""
-    from irscope.files import is_recording
-
-    strange = [one for one in (args.model, args.other, *args.more) if args.more and not is_recording(Path(one))]
+    strange = [one for one in (args.model, args.other, *args.more) if args.more and not _is_run(Path(one))]
     if strange:
         raise UsageError(f"{strange[0]} is not a recording", hint="more than two files side by side are recordings, such as ranks of a job")
 
@@ -143,21 +142,18 @@ def _where(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
 
 def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | None], None]) -> _Opened:
     """Read a file, beside the screen that says how far that is."""
-    from irscope.files import is_recording
     from irscope.frontends.files.snapshot import is_snapshot
-    from irscope.recording import read_recording
     from irscope.session import open_model
 
     is_named = args.model is not None and path == Path(args.model)
     other = args.other if is_named else ""
-    if is_snapshot(path):
-        return _shown_runs([_explained(path, other)]), "", None
-    if is_recording(path):
+    if _is_run(path):
         if args.train and is_named:
             raise UsageError(f"--train needs a model, and {path} is a recording", hint="`irscope tui RECORDING` shows it")
-        if not other or is_recording(Path(other)):
-            paths = (path, *map(Path, (other, *args.more) if other else ()))
-            return _shown_runs([read_recording(one) for one in paths]), "", None
+        if not other or _is_run(Path(other)):
+            return _shown_runs([path, *map(Path, (other, *args.more) if other else ())]), "", None
+        if is_snapshot(path):
+            return _shown_runs([path], other), "", None
         path, other = Path(other), str(path)
     if args.train and is_named:
         tell("capturing the step", 0, None)
@@ -169,18 +165,27 @@ def _read(args: argparse.Namespace, path: Path, tell: Callable[[str, int, int | 
     return model, other, step_words(args) if args.train and is_named else None
 
 
-def _explained(path: Path, other: str) -> Recording:
-    """Return a memory snapshot as the screen of recordings shows it; `other` is the script or the model that made it."""
+def _is_run(path: Path) -> bool:
+    """Return whether a file is a recording or a memory snapshot."""
+    from irscope.frontends.files.snapshot import is_snapshot
+
+    return is_recording(path) or is_snapshot(path)
+
+
+def _shown_runs(paths: Sequence[Path], target: str = "") -> list[object]:
+    """Return runs as the UI shows them: what makes no sense in them is said before there is a screen. `target` is the script or the model
+    that made a snapshot."""
+    from irscope.recording import read_recording
     from irscope.tools.explain import explain_file
     from irscope.tools.explain.recorded import recording_of_history
 
-    explained = explain_file(path, other)
-    return recording_of_history(explained.history, explained.report(), explained.verdict)
+    def recording(path: Path) -> Recording:
+        if is_recording(path):
+            return read_recording(path)
+        explained = explain_file(path, target)
+        return recording_of_history(explained.history, explained.report(), explained.verdict)
 
-
-def _shown_runs(recordings: Sequence[Recording]) -> list[object]:
-    """Recordings as the UI shows them: what makes no sense in them is said before there is a screen."""
-    return list(map(importlib.import_module("irscope.tui.recording").run_of_recording, recordings))
+    return [importlib.import_module("irscope.tui.recording").run_of_recording(recording(path)) for path in paths]
 
 
 class _Telling(Instrument):

@@ -28,10 +28,12 @@ class Glyphs:
     """From empty to full."""
     cut: str
     """Of a bar that is not drawn to scale."""
+    levels: str
+    """A line at the lower edge of a row, in its middle, and at its upper edge."""
 
 
-UNICODE = Glyphs(rule="─", ellipsis="…", separator=" · ", mark="▼", axis="│", corner="└", blocks=" ▁▂▃▄▅▆▇█", cut="╱")
-ASCII = Glyphs(rule="-", ellipsis="...", separator=" | ", mark="v", axis="|", corner="+", blocks=" .:-=+*%#", cut="/")
+UNICODE = Glyphs(rule="─", ellipsis="…", separator=" · ", mark="▼", axis="│", corner="└", blocks=" ▁▂▃▄▅▆▇█", cut="╱", levels="▁─▔")
+ASCII = Glyphs(rule="-", ellipsis="...", separator=" | ", mark="v", axis="|", corner="+", blocks=" .:-=+*%#", cut="/", levels="_--")
 
 
 @immutable

@@ -42,7 +42,7 @@ from irscope.tui.memory.views import StepStack
 from irscope.tui.picker import read_recent
 from irscope.tui.recording import run_of_recording
 from irscope.tui.start import StartScreen
-from irscope.tui.text import ASCII, UNICODE, Symbols
+from irscope.tui.text import ASCII, UNICODE, Symbols, text_of
 from irscope.tui.widgets.dialogs import TextDialog
 from irscope.tui.widgets.paint import Prompt
 from tests.tables import every
@@ -95,6 +95,14 @@ SIMULATED = Recording(
 
 def drive(recording: Recording, steps: Steps, *, size: tuple[int, int] = (80, 24), symbols: Symbols = UNICODE) -> IrscopeApp:
     return driving.drive([run_of_recording(recording)], steps, size=size, symbols=symbols)
+
+
+def written(folder: Path, count: int) -> list[Path]:
+    """Return the files of so many ranks."""
+    paths = [folder / f"rank{rank}.jsonl" for rank in range(count)]
+    for rank, path in enumerate(paths):
+        write_recording(path, in_phases(rank))
+    return paths
 
 
 def memory_of(recording: Recording) -> RunMemory:
@@ -352,6 +360,12 @@ def test_ranks_stand_side_by_side_at_one_scale(size: tuple[int, int]) -> None:
         stacks = [run.stack for run in runs if run.stack is not None]
         assert {stack.top for stack in stacks} == {stacks[2].highest} and stacks[0].highest < stacks[2].highest
         assert all(f"rank {rank} of 2: " in shown(app) for rank in range(3))
+        # The total of the first is a thin line over the others, as high as its own chart is there.
+        assert stacks[2].beside == ("rank 0 of 2", stacks[0]) and stacks[0].beside == ("rank 1 of 2", stacks[1])
+        for count in (3, 40, 200):
+            assert stacks[0].over(stacks[2], count).tolist() == stacks[0].total[stacks[0].chosen(count)].tolist()
+        chart = "\n".join(map(text_of, stacks[2].lines(100, 20, None, UNICODE)))
+        assert f"── {stacks[0].text_at(stacks[0].peak or 0)} rank 0 of 2" in chart and chart.count("▔") + chart.count("▁") > 9
         await press(pilot, "tab", "home")
         assert runs[1].step == 0 and "Alive at the start" in shown(app)
         await press(pilot, "7", "down")
@@ -363,9 +377,7 @@ def test_ranks_stand_side_by_side_at_one_scale(size: tuple[int, int]) -> None:
 @SIZES
 def test_two_runs_are_compared_by_their_files(size: tuple[int, int], tmp_path: Path) -> None:
     """Keys: 6 where both were opened, else 6, o, the other file, enter."""
-    paths = [tmp_path / f"rank{rank}.jsonl" for rank in range(2)]
-    for rank, path in enumerate(paths):
-        write_recording(path, in_phases(rank))
+    paths = written(tmp_path, 2)
     runs = [run_of_recording(read_recording(path)) for path in paths]
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:
@@ -385,10 +397,7 @@ def test_two_runs_are_compared_by_their_files(size: tuple[int, int], tmp_path: P
 
 def test_the_command_opens_several_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("IRSCOPE_HOME", str(tmp_path / "home"))
-    paths = [tmp_path / f"rank{rank}.jsonl" for rank in range(3)]
-    for rank, path in enumerate(paths):
-        write_recording(path, in_phases(rank))
-        assert read_recording(path).events == in_phases(rank).events
+    paths = [*written(tmp_path, 2), RECORDINGS / "oom.pickle"]
     opened = start_headless(monkeypatch)
     assert main(["tui", *map(str, paths)]) == 0
     assert [[one.path for one in shown] for shown, _ in opened] == [[str(path) for path in paths]]
@@ -412,7 +421,7 @@ def test_the_machine_is_lines_under_the_chart() -> None:
 
 def test_a_memory_snapshot_is_shown_as_a_recording_is() -> None:
     """The verdict, the chart by category, first what is alive where memory was refused, and all tables of the explanation."""
-    explained = explain_file(Path(__file__).parents[2] / "samples" / "recordings" / "oom.pickle")
+    explained = explain_file(RECORDINGS / "oom.pickle")
     found = recording_of_history(explained.history, explained.report(), explained.verdict)
 
     async def steps(app: IrscopeApp, pilot: Pilot[None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -187,6 +187,8 @@ class RunMemory(MemoryView):
         self.on_time = False
         self.scale = 0.0
         """The least height of the chart, so that several runs can be compared."""
+        self.beside: RunMemory | None = None
+        """A run whose total is a thin line over the chart."""
         self.other: DeviceProfile | None = None
         """A device that was chosen to lay its memory over the chart."""
         self._fixed: Table | None = run.first
@@ -217,6 +219,8 @@ class RunMemory(MemoryView):
         if self.stack is None:
             return
         self.stack.scale, self.stack.breaks = self.scale, self.breaks
+        if self.beside is not None and self.beside.stack is not None:
+            self.stack.beside = (self.beside.run.name, self.beside.stack)
         room, name = (self.run.room, self.run.device) if self.other is None else (self.other.room_bytes, self.other.name)
         self.stack.limit = None if room is None else Limit(float(room), f"capacity of {name}")
 
@@ -381,9 +385,13 @@ class RunMemory(MemoryView):
 
 def memories_of(runs: Sequence[ShownRun], symbols: Symbols) -> list[RunMemory]:
     """Return what the Memory screen shows of runs side by side: to one scale, so that heights can be compared."""
+    names = [run.name for run in runs]
+    files = [run.path.replace("\\", "/").rpartition("/")[2] or run.name for run in runs]
+    runs = [replace(run, name=file) if names.count(run.name) > 1 else run for run, file in zip(runs, files, strict=True)]
     memories = [RunMemory(run, symbols) for run in runs]
     memories[0].is_told_above = len(memories) == 1
     for memory in memories if len(memories) > 1 else ():
         memory.scale = max(0.0 if one.stack is None else one.stack.highest for one in memories)
+        memory.beside = memories[memory is memories[0]]
         memory.draw_limit()
     return memories
