@@ -17,11 +17,11 @@ from irscope.report.values import Provenance, Quantity
 from irscope.session import Model
 from irscope.tools.fit import SCHEMA, room_of
 from irscope.tools.fit_generation import last_below
-from irscope.tools.simulate_ranks import Children, Program, how_it_ended, peak_of
+from irscope.tools.simulate_ranks import Children, Program, how_it_ended, most_reserved, peak_of
 from irscope.tools.simulation import Options, target_for
 from irscope.tools.train import MOST, Captures, search_batches
 
-Outcome = Literal["fits", "oom", "fails"]
+Outcome = Literal["fits", "perhaps", "oom", "fails"]
 
 
 @immutable(slots=False)
@@ -98,14 +98,16 @@ class RunFit:
                 else f"{self.free} {over.size:,} "
                 + (f"fails: {over.why}" if over.outcome == "fails" else f"needs {_needed(over)}, there are {memory}")
             )
-            return said if over is not None and over.outcome == "fails" else f"does not fit: {said}"
+            if over is not None and over.outcome != "oom":
+                return said if over.outcome == "fails" else f"may not fit: {said}"
+            return f"does not fit: {said}"
         modelled = at.needed is not None and at.needed.provenance is not Provenance.EXACT
         fits = f"fits {memory}{' as modelled' if modelled else ''}"
         if self.limit == "range":
             return f"{self.free} {self.largest:,}, the largest that was asked about, {fits}"
         if self.limit == "program" and over is not None:
             return f"{self.free} {self.largest:,} is the largest that runs and {fits}; {over.size:,} fails: {over.why}"
-        return f"{self.free} {self.largest:,} is the largest that {fits}"
+        return f"{self.free} {self.largest:,} is the largest that {'surely ' * (over is not None and over.outcome == 'perhaps')}{fits}"
 
     def report(self) -> Report:
         """Return the same for people."""
@@ -158,7 +160,7 @@ class RunFit:
         }
 
 
-_SAID: Final = {"fits": "yes", "oom": "no", "fails": "fails"}
+_SAID: Final = {"fits": "yes", "perhaps": "perhaps", "oom": "no", "fails": "fails"}
 
 
 def _needed_bytes(tried: Tried | None) -> object:
@@ -169,7 +171,8 @@ def _needed(tried: Tried) -> str:
     if tried.needed is None or not isinstance(tried.needed.value, int):
         return f"more, as is refused at {tried.why}" if tried.why else "more"
     sign = "~" if tried.needed.provenance is not Provenance.EXACT else ""
-    return f"{sign}{humanise(tried.needed.value, Kind.BYTES)} ({tried.needed.value:,} bytes)"
+    least = f"{humanise(tried.needed.lo, Kind.BYTES)} to " if tried.outcome == "perhaps" else ""
+    return f"{sign}{least}{humanise(tried.needed.value, Kind.BYTES)} ({tried.needed.value:,} bytes)"
 
 
 # -- captured steps --------------------------------------------------------------------------------------------------------
@@ -230,14 +233,13 @@ def fit_program(program: Program, options: Options, sizes: Range) -> RunFit:
             [document] = children.run([options], f"{sizes.name} {size:,}", [program.with_values({sizes.name: str(size)})])
             if children.interrupted:
                 raise KeyboardInterrupt
-            found[size] = _run_tried(size, document)
-            return peak_of(document, "reserved") if found[size].outcome == "fits" else None
+            found[size] = _run_tried(size, document, room)
+            if found[size].needed is None:
+                return None
+            return most_reserved(document) if found[size].outcome == "perhaps" else min(most_reserved(document), room)
 
         try:
-            # A run that ended fits, whatever it reserved.
-            last_below(
-                lambda size: None if (least := needs(size)) is None else min(least, room), room, sizes.low, sizes.high, 4 * sizes.low
-            )
+            last_below(needs, room, sizes.low, sizes.high, 4 * sizes.low)
         except KeyboardInterrupt:
             children.interrupted = True
     looked = f"the first {options.steps} steps of each run (--steps N, 0 for the whole program)" if options.steps else "whole runs"
@@ -246,6 +248,12 @@ def fit_program(program: Program, options: Options, sizes: Range) -> RunFit:
     return RunFit("the program", name, sizes.name, room, target, tried, sizes.high, "reserved", looked, children.interrupted)
 
 
-def _run_tried(size: int, document: dict[str, Any]) -> Tried:
+def _run_tried(size: int, document: dict[str, Any], room: int) -> Tried:
     outcome, why, code = how_it_ended(document)
-    return Tried(size, outcome, Quantity(peak_of(document, "reserved")) if outcome == "fits" else None, why, code)
+    if outcome != "fits":
+        return Tried(size, outcome, None, why, code)
+    least, most = peak_of(document, "reserved"), most_reserved(document)
+    if least == most:  # a run that ended fits, whatever it reserved
+        return Tried(size, outcome, Quantity(least))
+    surely: Outcome = "fits" if most <= room else "perhaps"
+    return Tried(size, surely, Quantity(most, lo=least, hi=most), "work on other streams, or NCCL's watchdog, is late", ExitCode.FINDINGS)

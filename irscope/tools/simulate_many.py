@@ -104,7 +104,7 @@ class Tried:
         """Return whether the device is large enough."""
         if self.room is None or trial.document["outcome"] in ("error", "needs_value"):
             return None
-        return trial.ended and peak_of(trial.document, "reserved") <= self.room
+        return trial.ended and most_reserved(trial.document) <= self.room
 
     @property
     def needed(self) -> int | None:

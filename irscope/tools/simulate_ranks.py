@@ -378,6 +378,7 @@ class Ranks(Reported):
                 **{key: one.document[key] for key in ("outcome", "error", "line", "exit_code")},
                 "steps": len(one.document["steps"]),
                 "peak": {key: peak_of(one.document, key) for key in COUNTERS},
+                "most_reserved_bytes": most_reserved(one.document),
             }
             for one in self.classes
         ]
@@ -442,11 +443,13 @@ class Ranks(Reported):
                 one.name,
                 INTERRUPTED if one.document["error"] == INTERRUPTED else one.document["outcome"],
                 *(peak_of(one.document, key) for key in COUNTERS),
+                most_reserved(one.document),
             )
             for one in self.classes
         ]
-        columns = ["rank", "stands for", "ranks:count", "place", "outcome", *(f"{key}:bytes" for key in COUNTERS)]
-        yield Table.of(rows, columns, "classes of ranks, the worst first")
+        columns = ["rank", "stands for", "ranks:count", "place", "outcome", *(f"{key}:bytes" for key in COUNTERS), "at most:bytes"]
+        shown = None if any(row[-1] != row[-2] for row in rows) else -1  # where streams or NCCL's watchdog are late
+        yield Table.of([row[:shown] for row in rows], columns[:shown], "classes of ranks, the worst first")
         highest = [
             (one.document["rank"], max(one.document["steps"], key=lambda step: step["allocated"]["peak"]))
             for one in self.classes

@@ -11,6 +11,7 @@ import pytest
 
 from irscope.amounts import RATE, parse_amount
 from irscope.errors import UsageError
+from irscope.tools.fit_runs import _run_tried
 from tests.cli.test_simulate import LOOP, simulate
 from tests.forked import irscope, python
 
@@ -298,7 +299,9 @@ def test_a_watchdog_that_is_late_holds_the_first_buckets_in_the_second_step(tmp_
     late = found["in_flight"]["steps"]
     more = [one["requested"]["peak"] - step["requested"]["peak"] for one, step in zip(late, found["steps"], strict=True)]
     assert more == [0, gradients, 0]
-    assert found["in_flight"]["peak"]["reserved"] > found["peak"]["reserved"] and found["lazy"] is None
+    most = found["in_flight"]["peak"]["reserved"]
+    assert most > found["peak"]["reserved"] and found["lazy"] is None
+    assert [_run_tried(1, found, room).outcome for room in (most, most - 1)] == ["fits", "perhaps"]
     said = " ".join(simulate(tmp_path, WATCHED, "--device", "h100", "--world", "8").stdout.split())
     assert " GiB to " in said and "NCCL's watchdog sees a step's collectives done only a step later" in said
     waits = json.loads(simulate(tmp_path, WATCHED, "--device", "h100", "--world", "8", "--format", "json", arguments=("wait",)).stdout)
