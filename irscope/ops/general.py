@@ -13,6 +13,7 @@ import numpy as np
 from irscope.ir.dims import Dim, SymDim, dim_max, floordiv, product
 from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
+from irscope.ops import layouts
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.rules import dtype_attr, fixed, like_first, per_element
@@ -475,6 +476,7 @@ _OTHERS = (
         Family.VIEW,
         infer=lambda call: tensor(call.dtype("x"), call.dims("shape")),
         cost=lambda call: FREE,
+        strides=layouts.ROW_MAJOR,  # as every array of XLA before its layouts
         roles=frozenset({OpRole.RESHAPE}),
         summary="What one device has of a tensor, or the whole of which each device has such a part.",
     ),
