@@ -53,7 +53,7 @@ class Builder:
         self.foreign: dict[str, int] = {}
         self.mesh: dict[str, int] = {axis: size for axes in module.meshes.values() for axis, size in axes.items()}
         self.cuts: dict[Value, tuple[tuple[str, ...], ...]] = {}
-        """How arguments, results and what the program says of others are cut."""
+        """The cuts of arguments, results and values that the program constrains."""
         self._constants: dict[object, Value] = {}
         self._scopes: dict[tuple[Scope, str], Scope] = {}
         self._locs: dict[Place, Loc | None] = {}

@@ -237,14 +237,15 @@ class Children:
             with TemporaryFolder() as folder:
                 path, said = Path(folder, "run.json"), Path(folder, "stderr")
                 status = server.run(arguments_of(program, options, "--quiet", "--format", "json", "-o", str(path)), said)
-                lines = said.read_text("utf-8", "replace").splitlines() if status and said.exists() else []
-                last = [text for text in lines if text.strip()][-1:] or ["it wrote nothing"]
+                written = said.read_text("utf-8", "replace").splitlines() if status and said.exists() else []
+                lines = [text for text in written if text.strip()]
                 if path.exists():
                     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-                    own = [text for text in lines if text.strip() and not text.startswith("irscope: ")][-1:]
-                    found["error"] = ": ".join((found["error"], *own * found["error"].startswith("it exits with")))
+                    own = [text for text in lines if not text.startswith("irscope: ")]
+                    if own and found["error"].startswith("it exits with"):
+                        found["error"] += f": {own[-1]}"
                 else:
-                    found = {**nothing, "error": last[0].removeprefix("irscope: ")}
+                    found = {**nothing, "error": lines[-1].removeprefix("irscope: ") if lines else "it wrote nothing"}
         finally:
             free.put(server)
         if status < 0:
