@@ -453,12 +453,14 @@ def _aliased(function: Function, graph: Graph) -> tuple[tuple[int, int], ...]:
     said = [(index, one.get("tf.aliasing_output")) for index, one in enumerate(function.argument_attributes)]
     pairs = {index: result for index, result in said if isinstance(result, int)}
     taken = set(pairs.values())
+    free: dict[Type, list[int]] = {}
+    """The results of a type that are still free, the last first."""
+    for place in range(len(graph.outputs) - 1, -1, -1):
+        if place not in taken:
+            free.setdefault(graph.outputs[place].type, []).append(place)
     for index, (one, value) in enumerate(zip(function.argument_attributes, graph.inputs, strict=False)):
-        if one.get("jax.buffer_donor"):
-            free = (place for place, made in enumerate(graph.outputs) if made.type is value.type and place not in taken)
-            if (result := next(free, None)) is not None:
-                pairs[index] = result
-                taken.add(result)
+        if one.get("jax.buffer_donor") and free.get(value.type):
+            pairs[index] = free[value.type].pop()
     return tuple(pairs.items())
 
 

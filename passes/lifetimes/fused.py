@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from graphlib import CycleError, TopologicalSorter
 from operator import or_
 from typing import Final
 
@@ -467,19 +468,14 @@ def _ancestors(kernels: Sequence[Kernel]) -> tuple[dict[object, int], list[int],
     return makers, before, readers
 
 
-def _has_cycle(kernels: list[Kernel]) -> bool:
+def _has_cycle(kernels: Sequence[Kernel]) -> bool:
     """Return whether kernels wait for one another."""
-    missing = {made for one in kernels for made, _ in one.makes}
-    while kernels:
-        later = []
-        for one in kernels:
-            if missing.isdisjoint(one.reads):
-                missing.difference_update(made for made, _ in one.makes)
-            else:
-                later.append(one)
-        if len(later) == len(kernels):
-            return True
-        kernels = later
+    makers = {made: step for step, kernel in enumerate(kernels) for made, _ in kernel.makes}
+    waits = {step: {makers[read] for read in kernel.reads if read in makers} for step, kernel in enumerate(kernels)}
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError:
+        return True
     return False
 
 
