@@ -189,7 +189,7 @@ def add_step_arguments(parser: argparse.ArgumentParser) -> None:
         "--lora", default="", metavar="r=16,...", help="train matrices beside frozen layers, as in r=16,targets=q_proj+v_proj"
     )
     step.add_argument("--as", dest="store_as", default="", metavar="SCHEME", help="frozen linear layers in few bits, as in nf4")
-    step.add_argument("--gradient-checkpointing", action="store_true", help="the model's own: layers are run again in the backward")
+    step.add_argument("--gradient-checkpointing", action="store_true", help="run layers again in the backward, by the model's own switch")
     step.add_argument("--keep-gradients", action="store_true", help="zero_grad(set_to_none=False)")
     step.add_argument("--answers-zero", action="store_true", help="tensor values that the model reads are taken to be zero")
 
@@ -237,7 +237,7 @@ def add_output_arguments(
     shown.add_argument(
         "--top", type=amount_of(COUNT), metavar="N", help="keep the first N rows; of the tables that --sort or --filter is about"
     )
-    shown.add_argument("--filter", default="", metavar="EXPR", help='keep rows such as: bytes > 1MiB and name ~ "layer1.*"')
+    shown.add_argument("--filter", default="", metavar="EXPR", help='keep rows by a condition: bytes > 1MiB and name ~ "layer1.*"')
 
 
 def add_output_file(

@@ -35,9 +35,9 @@ class Command:
     operators, a table for each pass of --passes. Each model is read in a process with limits of time, memory and open files; one that
     breaks is a row with its reason. A model that the folder has already is not analysed again.
 
-        irscope audit ask RESULTS [--set NAME] [--where EXPR]     which models, operators, failures
-        irscope audit report RESULTS [-o PAGE.html]               all of it on one page
-        irscope audit diff OLD NEW                                what changed
+        irscope audit ask RESULTS --where EXPR    which models, operators, failures
+        irscope audit report RESULTS -o PAGE.html  all of it on one page
+        irscope audit diff OLD NEW                 what changed
 
     Exit codes: 0 every model has numbers, 2 usage, 3 the results cannot be read, 5 some models have none, 130 interrupted: models
     under way were finished, and the next run goes on from there.
@@ -57,12 +57,12 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("source", metavar="SOURCE", nargs="+", help="where models are; or ask, report or diff and the results")
         parser.add_argument("--passes", default="", metavar="PASSES", help="passes whose summaries are kept too, such as liveness,flops")
-        parser.add_argument("--device", default="", metavar="NAMES", help="devices, such as h200,l4: the card is for the first of them")
+        parser.add_argument(
+            "--device", default="", metavar="NAMES", help="devices to predict for, such as h200,l4: the card is for the first of them"
+        )
         parser.add_argument("--bind", action="append", default=[], metavar="NAME=N,...", help="sizes of symbols, where a model has them")
         run = parser.add_argument_group("how it runs")
-        run.add_argument(
-            "--engine", default="local", choices=ENGINES, help="processes of this machine (default), or actors of a Ray cluster"
-        )
+        run.add_argument("--engine", default="local", choices=ENGINES, help="processes here (default), or actors of a Ray cluster")
         run.add_argument("--address", default="", metavar="ADDRESS", help="of an existing cluster; default: one is started here")
         add_amount(run, "--jobs", default=0, help="models at once; default: as many as there are processors")
         add_amount(run, "--time", default=60, help="CPU time that one model may take; default: 60s")
@@ -74,7 +74,7 @@ class Command:
             type=amount_of(BYTES),
             default=4 << 30,
             metavar="SIZE",
-            help="bytes of one file that are brought from a store or archive; default: 4GiB",
+            help="most bytes of a file from a store or archive; default: 4GiB",
         )
         run.add_argument("--trust", action="store_true", help="run scripts that a list of sources names, such as ./train.py:build")
         run.add_argument(
@@ -84,7 +84,7 @@ class Command:
             help=f"look again at models that are not ok for these reasons ({', '.join(AGAIN)} always): {', '.join(REASONS)}",
         )
         ask = parser.add_argument_group("questions")
-        ask.add_argument("--where", default="", metavar="EXPR", help="models such as: 'peak@l4 > 24GiB and family ~ decoder'")
+        ask.add_argument("--where", default="", metavar="EXPR", help="condition that models meet: 'peak@l4 > 24GiB and family ~ decoder'")
         ask.add_argument("--set", default="", metavar="NAME", help=f"a question with a name: {', '.join(SETS)}")
         add_output_arguments(parser, ("text", "json", "csv", "html", "md"), to_file=False)
         parser.add_argument(

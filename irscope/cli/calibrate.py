@@ -34,7 +34,7 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--threads", type=amount_of(COUNT), default=0, metavar="N", help="CPU threads; default: what PyTorch uses")
         add_amount(parser, "--seconds", default=5.0, help="about how long to measure each device; default: 5")
-        parser.add_argument("--only", choices=("cpu", "gpu"), help="measure only this one")
+        parser.add_argument("--only", choices=("cpu", "gpu"), help="measure only cpu, or only gpu")
         add_output_file(parser, help="write the device file there instead (needs --only)")
         add_output_arguments(parser, to_file=False, rows=0)
 

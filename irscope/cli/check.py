@@ -59,7 +59,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", nargs="?", default="", help="a .toml file; default: irscope.toml, else pyproject.toml")
-        parser.add_argument("--update", action="store_true", help="write the baseline again from the models as they are now")
+        parser.add_argument("--update", action="store_true", help="write the baseline of the models as they are now")
         parser.add_argument("--trust", action="store_true", help="run scripts that the file names, such as ./train.py:build")
         add_output_arguments(parser, _FORMATS)
         for name in OUTPUTS:

@@ -76,7 +76,7 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
-        parser.add_argument("other", metavar="OTHER", help="another model, or a recording that `irscope record` wrote")
+        parser.add_argument("other", metavar="OTHER", help="another model, or a recording of `irscope record`")
         parser.add_argument(
             "--input-b", action="append", default=[], metavar="NAME=TYPE", help="inputs of OTHER, where they are not those of MODEL"
         )

@@ -44,9 +44,9 @@ _LISTS: Final = frozenset({"passes", "skip"})
 class Command:
     """Print a script that completes commands, options, values, names and files of irscope in a shell.
 
-    bash:  irscope completion bash > ~/.local/share/bash-completion/completions/irscope
-    zsh:   irscope completion zsh > ~/.zfunc/_irscope      (with `fpath+=~/.zfunc` before `compinit` in ~/.zshrc)
-    fish:  irscope completion fish > ~/.config/fish/completions/irscope.fish
+    bash   redirect it to ~/.local/share/bash-completion/completions/irscope
+    zsh    to ~/.zfunc/_irscope; `fpath+=~/.zfunc` before `compinit` in ~/.zshrc
+    fish   to ~/.config/fish/completions/irscope.fish
     """
 
     examples = (

@@ -85,7 +85,7 @@ class Command:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser)
         add_output_file(parser, required=True, help="the file; its suffix selects what is written")
-        parser.add_argument("--kind", choices=KINDS, help="for other names of files")
+        parser.add_argument("--kind", choices=KINDS, help="what to write, for other names of files")
         parser.add_argument(
             "--lifetimes", choices=("auto", "ssa", "eager", "jit", "ort", "xla"), default="auto", help="lifetime model, as in liveness"
         )
@@ -104,8 +104,7 @@ class Command:
             nargs="?",
             const="",
             metavar="OPTIONS",
-            help="the model's own file with its nodes in the order that needs least memory; options of the pass schedule, such as "
-            "seconds=30,latency=5%%",
+            help="reorder the model's file for the least memory; options of the pass schedule, such as seconds=30,latency=5%%",
         )
         pictures = parser.add_argument_group("pictures of the graph")
         pictures.add_argument(

@@ -76,14 +76,16 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--memory", metavar="SIZE", help="such as 24GiB, 80GB, 512MiB; default: the device's memory without a CUDA context"
+            "--memory",
+            metavar="SIZE",
+            help="memory to fit into, such as 24GiB, 80GB, 512MiB; default: the device's memory without a CUDA context",
         )
         parser.add_argument("--free", default="batch", metavar="SYMBOL[,SYMBOL]", help="the size to look for; default: batch")
         parser.add_argument(
             "--counter", choices=("auto", *COUNTERS), default="auto", help="what has to fit; default: reserved where it is known"
         )
         kind = parser.add_mutually_exclusive_group()
-        kind.add_argument("--optimizer", default="", metavar="NAME", help="such as adamw: a training step is what has to fit")
+        kind.add_argument("--optimizer", default="", metavar="NAME", help="optimizer of a training step that has to fit, such as adamw")
         kind.add_argument("--inference", action="store_true", help="a forward alone, also where a function returns an optimizer")
         add_amount(parser, "--prompt", help="tokens of the prompt; of a language model that generates")
         add_amount(parser, "--new", help="tokens to generate after it; default with --prompt: 1")

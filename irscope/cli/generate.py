@@ -33,7 +33,7 @@ def add_how_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options on how a language model is loaded and generates, besides the sizes."""
     count = amount_of(COUNT)
     how = group_of(parser, HOW_OPTIONS)
-    how.add_argument("--cache", choices=CACHES, default="", help="default: the folder's own, else dynamic")
+    how.add_argument("--cache", choices=CACHES, default="", help="kind of KV cache; default: the folder's own, else dynamic")
     how.add_argument("--cache-option", action="append", default=[], metavar="KEY=VALUE", help="a setting of it, such as backend=fp8")
     how.add_argument("--attention", default="", metavar="NAME", help="such as sdpa or eager; default: what transformers chooses")
     how.add_argument("--dtype", default="", metavar="TYPE", help="bf16, f16 or f32; default: what the configuration says, else f32")

@@ -21,8 +21,8 @@ TABLE: Final = Path(__file__).with_name("helptext.json")
 MOST_OPTIONS: Final = 10
 """Options on the first screen of a help."""
 _EXAMPLES: Final = 3
-_SCREEN: Final = 40
-"""Lines of a screen, for which the second paragraph of a description may be too long."""
+_SCREEN: Final = (80, 40)
+"""Columns and lines of a screen that cannot be measured, such as a pipe; what is too long for the lines is left out."""
 _CLAUSE: Final = 20
 """Columns of the shortest clause that may stand for a help that is too long for its line."""
 _NAMES: Final = 24
@@ -69,23 +69,24 @@ def help_parser(name: str) -> argparse.ArgumentParser:
 def short_help(name: str) -> str:
     """Return the first screen of a command's help: what it answers, three examples, the options that are used most."""
     entry = described(name)
-    width = shutil.get_terminal_size().columns - 2
+    screen = shutil.get_terminal_size(_SCREEN)
+    width, lines = screen.columns - 2, screen.lines - 1  # a line is the prompt's
     shown = [argument for argument in entry["arguments"] if argument.get("help") != argparse.SUPPRESS]
     places = [argument for argument in shown if not argument["flags"]]
     options = {flag: argument for argument in shown for flag in argument["flags"]}
-    common = [options[flag] for flag in entry["common"]]
     usage = " ".join([f"usage: irscope {name} [options]", *map(_place, places)])
-    rest = [
-        "",
-        *example_lines(entry["examples"][:_EXAMPLES]),
-        "",
+    examples = "\n".join(example_lines(entry["examples"][:_EXAMPLES])).splitlines()
+    most_used = [
         "arguments and most used options:" if places else "most used options:",
-        *(_line_of(argument, width) for argument in (*places, *common)),
-        "",
-        f"`irscope {name} --help all` lists all {len({id(option) for option in options.values()})} options in groups.",
+        *(_line_of(argument, width) for argument in (*places, *(options[flag] for flag in entry["common"]))),
     ]
-    used = len("\n".join(rest).splitlines()) + 2
-    return "\n".join([usage, "", *_paragraphs(entry["description"], _SCREEN - used, width), *rest, ""])
+    rest = f"`irscope {name} --help all` lists all {len({id(option) for option in options.values()})} options in groups."
+    room = lines - len(examples) - len(most_used) - 6
+    answer = list(_paragraphs(entry["description"], room, width))
+    if len(answer) > room:  # 24 lines: examples without their questions
+        brief = [usage, *answer, examples[0], *examples[1::2], *most_used]
+        return "\n".join([*brief[: max(lines - 1, len(answer) + 5)], rest, ""])
+    return "\n".join([usage, "", *answer, "", *examples, "", *most_used, "", rest, ""])
 
 
 def _paragraphs(description: str, lines: int, width: int) -> Iterator[str]:

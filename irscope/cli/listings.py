@@ -42,7 +42,7 @@ class Devices:
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("name", nargs="?", help="a device, or the path of a JSON file that describes one")
+        parser.add_argument("name", nargs="?", help="a device, or a JSON file that describes one")
         add_output_arguments(parser, rows=0)
 
     def run(self, args: argparse.Namespace) -> int:

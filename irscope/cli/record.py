@@ -85,7 +85,7 @@ class Command:
         )
         parser.add_argument("arguments", nargs="*", metavar="ARGS", help="arguments of a script: all that follows it is its own")
         add_output_file(parser, help="the recording; default: NAME.EXECUTOR.jsonl in this folder")
-        parser.add_argument("--executor", choices=(TORCH, ORT), help="default: ort for .onnx files, else torch")
+        parser.add_argument("--executor", choices=(TORCH, ORT), help="what runs the model; default: ort for .onnx files, else torch")
         parser.add_argument("--device", default="", metavar="DEVICE", help="cpu or cuda; default: cpu, of a script cuda where there is one")
         add_input_arguments(parser)
         parser.add_argument(

@@ -100,7 +100,7 @@ class Command:
         parser.add_argument("--fail-on", choices=("note", "warning", "error"), help="exit with 1 when a diagnostic is at least this bad")
         passes = group_of(parser, "passes as they run")
         passes.add_argument("--timing", action="store_true", help="time by pass on stderr, analyses marked (A)")
-        passes.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
+        passes.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each change")
         add_print_after(parser)
         passes.add_argument("--verify-each", action="store_true", help="check the graph after every transform")
         parser.add_argument(
@@ -255,9 +255,7 @@ def _run_all(
 
 def add_print_after(parser: argparse.ArgumentParser) -> None:
     """Add the option that shows the graph on its way through a pipeline."""
-    parser.add_argument(
-        "--print-after-all", "--dump-ir-after-all", action="store_true", help="print the graph on stderr after each transform"
-    )
+    parser.add_argument("--print-after-all", "--dump-ir-after-all", action="store_true", help="print after each transform, on stderr")
 
 
 def print_after(model: Model, subject: Transform, changed: bool) -> None:

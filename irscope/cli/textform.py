@@ -125,7 +125,7 @@ class Opt:
         parser.add_argument("--verify-each", action="store_true", help="check the graph after every transform")
         parser.add_argument("--no-verify", action="store_true", help="check no rules of operators")
         add_print_after(parser)
-        parser.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each transform that changed it")
+        parser.add_argument("--dump-ir", metavar="FOLDER", help="write the graph there after each change")
         parser.add_argument("--split-input-file", action="store_true", help='take parts between lines "# -----" one by one')
         parser.add_argument("--strip-locations", action="store_true", help="print no source lines")
         add_output_file(parser)

@@ -60,14 +60,12 @@ class Command:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_model_arguments(parser, optional=True)
-        parser.add_argument(
-            "other", metavar="OTHER", nargs="?", default="", help="another model, or a recording that `irscope record` wrote"
-        )
+        parser.add_argument("other", metavar="OTHER", nargs="?", default="", help="another model, or a recording of `irscope record`")
         parser.add_argument("more", metavar="MORE", nargs="*", help="further recordings beside the first two, such as other ranks of a job")
         parser.add_argument("--train", action="store_true", help="show the training step of MODEL, a name or ./train.py:build")
         parser.add_argument("--browser", action="store_true", help="serve the same in a web browser of this machine, by textual-serve")
         add_output_file(parser, "--record", help="write a moving picture, an SVG, of what the keys of --keys lead to")
-        parser.add_argument("--keys", default="", help="with --record: keys as a shell parts them, such as \"2 c 'batch=64 l4' enter\"")
+        parser.add_argument("--keys", default="", help="keys that --record presses, such as \"2 c 'batch=64 l4' enter\"")
         add_step_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> int:
