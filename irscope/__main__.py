@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 
@@ -15,10 +16,13 @@ def main() -> int:
     try:
         from irscope.cli.main import main as run
 
-        return run()
+        code = run()
     except KeyboardInterrupt:
         sys.stderr.write("irscope: interrupted\n")
-        return 130
+        code = 130
+    if code == 130:  # pressed again while Python ends, Ctrl-C ends it at once, with the same code for a shell, and without a traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return code
 
 
 if __name__ == "__main__":

@@ -52,6 +52,8 @@ _CODES = {"finished": ExitCode.OK, "steps": ExitCode.OK, "oom": ExitCode.FINDING
 
 _FIT_STEPS: Final = 3
 """Steps of each run of --fit where nobody says how many: the optimizer's state is there from the second on."""
+_PATIENCE: Final = 5000
+"""Milliseconds that a run has to end by itself when the process that asked for it was killed."""
 _alone = False
 """True where this process is for one simulation, although it has imported torch before."""
 _served = False
@@ -412,13 +414,16 @@ def _serve(requests: int, answers: int) -> NoReturn:
 
 
 def _end_with(requests: int, child: int) -> None:
-    """Return when a child has ended; where nobody is left who asks, because that process was killed, the child is ended too."""
+    """Return when a child has ended; where nobody is left who asks, because that process was killed, end the child too."""
     ends = select.poll()
     ends.register(requests, 0)  # that the other end is closed is always told
     ended = os.pidfd_open(child)
     ends.register(ended, select.POLLIN)
     if ended not in dict(ends.poll()):
         os.kill(child, signal.SIGTERM)
+        ends.unregister(requests)
+        if not ends.poll(_PATIENCE):  # a callback of Python's swallows the exception that a signal is, and so may the program
+            os.kill(child, signal.SIGKILL)
     os.close(ended)
 
 

@@ -12,7 +12,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, Literal, NamedTuple
@@ -112,6 +112,8 @@ def _events(options: Options) -> str:
     return "lazy" if options.pending_frees == "synchronize" else "both" if options.both_ends else "done"
 
 
+_PATIENCE: Final = 20.0
+"""Seconds that interrupted runs have to say what they have simulated, before they are killed."""
 _SERVERS: Final = "from irscope.cli.simulate import serve; serve()"
 
 
@@ -123,7 +125,8 @@ class _Server:
         self._requests, self._answers = requests, answers
         self._child = 0
         """Process id of the simulation that is running, or 0."""
-        self._is_interrupted = False
+        self._sent = 0
+        """The signal that ends what runs, or 0."""
         self._changing = threading.Lock()
 
     def run(self, line: Sequence[str], said: Path) -> int:
@@ -136,23 +139,22 @@ class _Server:
         child = int(self._answers.readline() or 0)
         with self._changing:
             self._child = child
-            if self._is_interrupted:  # before the child was forked
-                self._interrupt_child()
+            self._pass_on()  # where it came before the child was forked
         status = self._answers.readline()
         with self._changing:
             self._child = 0
         return int(status or -signal.SIGKILL)
 
-    def interrupt(self) -> None:
-        """Do what Ctrl-C does, now or as soon as something runs."""
+    def send(self, number: int) -> None:
+        """Send a signal to what runs, now or as soon as something does."""
         with self._changing:
-            self._is_interrupted = True
-            self._interrupt_child()
+            self._sent = number
+            self._pass_on()
 
-    def _interrupt_child(self) -> None:
-        if self._child:
+    def _pass_on(self) -> None:
+        if self._child and self._sent:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._child, signal.SIGINT)
+                os.kill(self._child, self._sent)
 
     def close(self) -> None:
         """Say that nothing more is asked for."""
@@ -186,13 +188,16 @@ class _Servers:
 
 
 class Children:
-    """Simulations in processes of their own, as many at once as there are processors. Ctrl-C ends them all, and keeps what they found."""
+    """Simulations in processes of their own, as many at once as there are processors.
+
+    Ctrl-C ends them all and keeps what they have simulated; pressed again, it kills them.
+    """
 
     def __init__(self, program: Program, told: Callable[[int, int | None, str], None] | None = None) -> None:
         self._program = program
         self._told = told
         self._started: list[_Servers] = []
-        self.interrupted = False
+        self.interrupted = self._killed = False
 
     def __enter__(self) -> Children:
         return self
@@ -225,7 +230,12 @@ class Children:
             except KeyboardInterrupt:
                 self.interrupted = True
                 for server in servers:
-                    server.interrupt()
+                    server.send(signal.SIGINT)
+                with contextlib.suppress(KeyboardInterrupt):
+                    wait(made, _PATIENCE)
+                self._killed = True
+                for server in servers:  # a program may take an interrupt for its own affair
+                    server.send(signal.SIGKILL)
             return [one.result() for one in made]
 
     def _one(self, program: Program, options: Options, free: queue.SimpleQueue[_Server]) -> dict[str, Any]:
@@ -237,6 +247,8 @@ class Children:
             with TemporaryFolder() as folder:
                 path, said = Path(folder, "run.json"), Path(folder, "stderr")
                 status = server.run(arguments_of(program, options, "--quiet", "--format", "json", "-o", str(path)), said)
+                if self._killed and status == -signal.SIGKILL:
+                    return {**nothing, "exit_code": int(ExitCode.INTERRUPTED)}
                 written = said.read_text("utf-8", "replace").splitlines() if status and said.exists() else []
                 lines = [text for text in written if text.strip()]
                 if path.exists():
