@@ -26,7 +26,7 @@ from irscope.ir.graph import paused_gc
 from irscope.tui.actions import app_actions, bindings
 from irscope.tui.start import StartScreen
 from irscope.tui.text import Symbols, error_lines, symbols_for
-from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.dialogs import Palette, TextDialog
 from irscope.tui.widgets.paint import Helped
 
 if TYPE_CHECKING:
@@ -102,6 +102,11 @@ class IrscopeApp(App["BaseException"]):
         if self._exception is not None:
             raise self._exception
         return result
+
+    def _handle_exception(self, error: Exception) -> None:
+        # After a key that leaves, further keys of the same read look for screens that have been taken down.
+        if not self._exit:
+            super()._handle_exception(error)
 
     def _fatal_error(self) -> None:
         # Textual prints a page of traceback with local variables here, and the process ends with exit code 0.
@@ -312,8 +317,8 @@ class IrscopeApp(App["BaseException"]):
     def action_commands(self) -> None:
         if self.model_screen is None:
             self.notify(_NO_MODEL, markup=False)
-        else:
-            self.action_command_palette()
+        elif not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
 
     def action_help(self) -> None:
         if isinstance(self.screen, Helped):

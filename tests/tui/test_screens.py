@@ -17,7 +17,7 @@ from irscope.tui.app import IrscopeApp
 from irscope.tui.screen import ModelScreen, help_lines, screen_actions
 from irscope.tui.text import ASCII, PARTS, UNICODE, text_of
 from irscope.tui.widgets.charts import StackPane
-from irscope.tui.widgets.dialogs import TextDialog
+from irscope.tui.widgets.dialogs import Palette, TextDialog
 from irscope.tui.widgets.paint import Keys, Looks, Painted
 from tests.tui.driving import HUGE, LARGE, SMALL, drive, driven, press, screen_text, settle
 from tests.tui.models import EMPTY, FOREIGN, HOSTILE, NESTED, SYMBOLIC, TWO_LAYERS, model
@@ -243,7 +243,7 @@ async def test_the_palette_lists_screens_and_opens(app: IrscopeApp, pilot: Pilot
     titles = {command.title for command in app.get_system_commands(app.screen)}
     assert {record.title for record in SCREENS} <= titles
     await press(app, pilot, "colon")
-    assert type(app.screen).__name__ == "CommandPalette"
+    assert isinstance(app.screen, Palette)
     await press(app, pilot, *"memory")
     await pilot.pause(0.3)
     await press(app, pilot, "down", "enter")

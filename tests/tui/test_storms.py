@@ -46,13 +46,17 @@ def send(app: IrscopeApp, *keys: str) -> None:
 async def test_a_second_key_in_the_same_read_does_not_reach_what_is_below_a_dialog(app: IrscopeApp, pilot: Pilot[None]) -> None:
     for opening in ("D", "m", "F", "y", "e", "question_mark"):
         await press(app, pilot, opening)
-        assert isinstance(app.screen, TextDialog), opening
+        dialog = app.screen
+        assert isinstance(dialog, TextDialog), opening
         send(app, "1", "1", "1", "escape", "escape", "escape")
         await settle(app, pilot)
         while isinstance(app.screen, TextDialog):
             await press(app, pilot, "escape")
+        dialog.dismiss(None)  # as by a key that was on its way while a reload closed the window
         assert isinstance(app.screen, ModelScreen), opening
     assert "Modules" in screen_text(app)
+    send(app, "2", "q", "D", "1", "q")  # leaving is no fault, though what comes after finds no screen
+    await asyncio.sleep(0.2)
 
 
 @pytest.mark.slow
@@ -132,6 +136,7 @@ def test_random_keys_several_in_one_read_with_resizes_and_file_changes(
     if not source.exists():
         pytest.skip("sample models are built by `make demo`")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(IrscopeApp, "exit", lambda app, result=None: None)  # the palette can leave, too
     content = source.read_bytes()
     path = tmp_path / f"now-{source.name}"
     path.write_bytes(content)

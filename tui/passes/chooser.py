@@ -182,13 +182,13 @@ class PickDialog(Window[str | None]):
     def on_input_submitted(self, message: Input.Submitted) -> None:
         typed, place = message.value.strip(), self.rows.selected
         if any(sign in typed for sign in "{},()/") or (typed and place is None):
-            self.answer(typed)
+            self.dismiss(typed)
         elif place is not None:
-            self.answer(self.choices[place][0])
+            self.dismiss(self.choices[place][0])
 
     def on_rows_view_opened(self, message: VirtualTable.Opened) -> None:
         if self.rows.places[message.row] >= 0:
-            self.answer(self.choices[self.rows.places[message.row]][0])
+            self.dismiss(self.choices[self.rows.places[message.row]][0])
 
     def action_move(self, by: int) -> None:
         model = self.model
@@ -198,4 +198,4 @@ class PickDialog(Window[str | None]):
         self.query_one(VirtualTable).redraw()
 
     def action_close(self) -> None:
-        self.answer(None)
+        self.dismiss(None)

@@ -71,7 +71,7 @@ class FormDialog(Window[Pass | None]):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         if not self.form.problem:
-            self.answer(self.form.made())
+            self.dismiss(self.form.made())
 
     def _check(self) -> None:
         problem = self.form.problem
@@ -86,7 +86,7 @@ class FormDialog(Window[Pass | None]):
         self.focus_previous(Input)
 
     def action_close(self) -> None:
-        self.answer(None)
+        self.dismiss(None)
 
 
 # The passes screen: a pipeline with times, what each step changed, and a way to change the pipeline and run it again.

@@ -7,7 +7,9 @@ from typing import Any, ClassVar, TypeVar
 
 from textual import events
 from textual.app import App, ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
+from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -25,15 +27,15 @@ _MOVES = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "home": -(1 << 30)
 
 
 class Window(Looks, ModalScreen[R]):
-    """A window that answers once: keys that a terminal sent in the same read come before it is gone, and are dropped."""
+    """A window that closes itself alone: keys of the same read reach it once it has answered, is covered, or was closed by a reload."""
 
-    _is_answered = False
+    def dismiss(self, result: R | None = None) -> AwaitComplete:
+        """Close the window with `result`; Textual would close whatever is on top."""
+        return super().dismiss(result) if self.app.screen_stack[-1:] == [self] else AwaitComplete()
 
-    def answer(self, result: R | None) -> None:
-        """Close the window with `result`."""
-        if not self._is_answered:
-            self._is_answered = True
-            self.dismiss(result)
+
+class Palette(CommandPalette, Window[None]):
+    """Textual's window of commands."""
 
 
 class TextDialog(Window[int | None]):
@@ -58,10 +60,10 @@ class TextDialog(Window[int | None]):
         if event.character is not None and event.character in self.keys:
             event.stop()
             event.prevent_default()
-            self.answer(self.keys.index(event.character))
+            self.dismiss(self.keys.index(event.character))
 
     def action_close(self) -> None:
-        self.answer(None)
+        self.dismiss(None)
 
     def action_scroll_text(self, by: int) -> None:
         self.query_one(TextPane).scroll_relative(y=by, animate=False)
@@ -96,14 +98,14 @@ class ChoiceDialog(TextDialog):
         rows = self.matching()
         if event.key == "enter":
             if rows:
-                self.answer(rows[self.marked])
+                self.dismiss(rows[self.marked])
         elif event.key in _MOVES:
             self.marked = max(0, min(self.marked + _MOVES[event.key], len(rows) - 1))
         elif event.key == "backspace":
             self.typed, self.marked = self.typed[:-1], 0
         elif event.is_printable and event.character is not None:
             if self.has_digits and not self.typed and event.character in _DIGITS[: len(self.choices)]:
-                self.answer(int(event.character) - 1)
+                self.dismiss(int(event.character) - 1)
             self.typed, self.marked = self.typed + event.character, 0
         else:
             return
