@@ -17,6 +17,7 @@ from irscope.errors import UsageError
 from irscope.files import is_stream, link_target, refuse_link, write_stream, write_text
 from irscope.frontends.base import SOLE, LoadOptions
 from irscope.frontends.zoo.names import is_name
+from irscope.ir.bind import asked_and_bound
 from irscope.ir.spelling import parse_input_type
 from irscope.ir.types import Type
 from irscope.passkit.instruments import Progress
@@ -350,6 +351,8 @@ def open_from(
 
     `open_sizes` are those that a named model leaves open, with the sizes that they will have where these are known.
     """
+    for name in set(open_sizes) & bindings(args.bind).keys():
+        raise asked_and_bound(name)
     if isinstance(open_sizes, Mapping) and is_name(str(args.model)):
         for name, sizes in open_sizes.items():
             if min(sizes) < 1:
@@ -459,14 +462,6 @@ def _input(text: str) -> tuple[str, Type]:
 
 
 _FLAGS: Final = {"true": 1, "false": 0}
-
-
-def refuse_bound(names: Iterable[str], args: argparse.Namespace) -> None:
-    """Raise UsageError for a size that is asked about and that --bind gives a number."""
-    for name in set(names) & bindings(args.bind).keys():
-        raise UsageError(
-            f"--bind gives {name!r} a size, and it is asked about", code="IRS624", where=str(args.model), hint="leave it out of --bind"
-        )
 
 
 def bindings(texts: list[str]) -> dict[str, int]:

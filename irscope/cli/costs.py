@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from irscope.cli.args import add_model_arguments, add_output_arguments, models_from, open_from, refuse_bound, write_answer
+from irscope.cli.args import add_model_arguments, add_output_arguments, models_from, open_from, write_answer
 from irscope.cli.run import report_diagnostics, strict_code
 from irscope.errors import ExitCode, UsageError
 from irscope.ir.bind import over_option, typed
@@ -49,7 +49,6 @@ class SweepCommand:
             hint = f"for example {options}" if options else "the model has no open size"
             raise UsageError("--over says which sizes to compute", hint=hint)
         sizes = sizes_in([",".join(args.over)])
-        refuse_bound(sizes, args)
         model = open_from(args, open_sizes=sizes)
         wanted = Sweep(over=",".join(args.over), dtype=args.dtype)
         [result] = model.manager.run([wanted])

@@ -16,7 +16,6 @@ from irscope.cli.args import (
     open_from,
     opened_for,
     progress_from,
-    refuse_bound,
     step_from,
     write_answer,
 )
@@ -106,7 +105,6 @@ class Command:
             raise UsageError(f"{said[0]} is for a model that generates", code="IRS337", hint=hint)
         if args.optimizer:
             return self._training(args, free)
-        refuse_bound(free, args)
         model = open_from(args, open_sizes=free)
         if TRAINS in model.program.metadata and not args.inference:
             return self._training(args, free)

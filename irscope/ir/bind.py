@@ -121,6 +121,8 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
         if name in elements:
             program.given[name] = number
     if sizes:
+        meant = {name: symbol_named(program, name) for name in (*BATCH, *SEQUENCE, *sizes)}
+        program.bound |= {name: symbol for name, symbol in meant.items() if symbol in sizes}
         plan = program.watched if program.traits.is_plan or runs_same_at(program, sizes) else None
         _Binder(sizes).program(program)
         if plan is not None:
@@ -129,6 +131,11 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
     for name in sizes:
         del program.symbols[name]
         program.formulas_from.pop(name, None)
+
+
+def asked_and_bound(name: str) -> UsageError:
+    """Return the error for a size that is asked about and that --bind gives a number."""
+    return UsageError(f"--bind gives {name!r} a size, and it is asked about", code="IRS624", hint="leave it out of --bind")
 
 
 def runs_same_at(program: Program, sizes: Mapping[str, int]) -> bool:

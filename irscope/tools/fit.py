@@ -17,7 +17,7 @@ from irscope.ir.dims import Dim, SymDim, bind
 from irscope.ir.program import Assumed
 from irscope.memory.caching import BOUNDLESS, OutOfMemory
 from irscope.passes.cost.time import Time
-from irscope.passes.inference.shapes import Shapes
+from irscope.passes.inference.shapes import Shapes, size_fixes
 from irscope.passes.lifetimes.changes import user_line
 from irscope.passes.lifetimes.timeline import Timeline
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory, bracketed
@@ -320,7 +320,13 @@ class Search:
 
     def budget(self, memory: int | str | None) -> int:
         """Return the bytes that the model may take: as given, or the device's memory without a CUDA context."""
-        return room_of(memory, self.target)
+        try:
+            return room_of(memory, self.target)
+        except UsageError as error:
+            if memory is None:
+                fixes = size_fixes(self.model.manager.get(Shapes()), self.model.manager.get(Liveness()).unsized)
+                error.hint = f"say how much: {typed(' '.join(('--memory 24GiB', *fixes)))}"
+            raise
 
     def largest(self, memory: int, free: str, others: Mapping[str, int]) -> Fit:
         """Return the largest size of one symbol that fits, with sizes for others."""

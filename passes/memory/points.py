@@ -11,7 +11,7 @@ import numpy as np
 from irscope.amounts import read_size
 from irscope.errors import PassError, UsageError
 from irscope.immutable import immutable
-from irscope.ir.bind import known_symbols, open_input_option, symbol_named, typed
+from irscope.ir.bind import asked_and_bound, known_symbols, open_input_option, symbol_named, typed
 from irscope.ir.dim_arrays import Evaluator, Numbers
 from irscope.ir.dims import Dim, SymDim, bind, only_size
 from irscope.ir.program import Constraint, Program, Relation, Runtime
@@ -166,6 +166,8 @@ def find_symbol(program: Program, name: str) -> str:
     found = symbol_named(program, name)
     if found is not None:
         return found
+    if name in program.bound:
+        raise asked_and_bound(program.bound[name])
     if not program.has_graph:
         hint = "`irscope MODEL` says what the weights take, and what the file says of the rest"
         raise UsageError(

@@ -400,6 +400,7 @@ def test_what_does_not_fit_is_said_with_what_would(capsys: pytest.CaptureFixture
         (["--free", "a,b,c"], "IRS337"),
         (["--memory", "lots"], "IRS336"),
         (["--bind", "batch=4"], "IRS624"),
+        (["--bind", "batch=4", "--free", "batch_size"], "IRS624"),
     ],
 )
 def test_mistakes_are_said(arguments: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
