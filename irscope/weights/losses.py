@@ -23,6 +23,9 @@ Round: TypeAlias = Callable[[Array32], Array32]
 TENSOR, CHANNEL, GROUP_128, GROUP_32 = "tensor", "channel", "g128", "g32"
 GRANULARITIES = (TENSOR, CHANNEL, GROUP_128, GROUP_32)
 _SCALE_BITS = 16
+_LEAST_SQUARES = 1e-30
+"""Sums of squares below it are lost in float32."""
+_MOST = float(np.finfo(np.float32).max)
 
 
 def _group_of(granularity: str) -> int:
@@ -142,13 +145,15 @@ class Noise:
     choices: tuple[Choice, ...] = CHOICES
     signal: float = 0.0
     errors: list[float] = field(default_factory=list)
+    numbers: int = 0
+    """Elements that are finite; the others count as zero."""
 
     def __post_init__(self) -> None:
         self.errors = self.errors or [0.0] * len(self.choices)
 
     def add(self, other: Noise) -> None:
         """Merge the rows that follow."""
-        self.signal += other.signal
+        self.signal, self.numbers = self.signal + other.signal, self.numbers + other.numbers
         self.errors = [error + more for error, more in zip(self.errors, other.errors, strict=True)]
 
     def decibels(self) -> dict[str, float]:
@@ -165,8 +170,12 @@ def _ratio(signal: float, error: float) -> float:
 
 def measure_rounding(rows: Array32, absmax: float, noise: Noise) -> None:
     """Add the errors of whole rows; `absmax` is the largest magnitude of the whole tensor."""
-    noise.signal += _sum_of_squares(rows)
-    scaled: dict[str, tuple[Array32, Any]] = {TENSOR: (rows, np.float32(absmax)), CHANNEL: (rows, np.abs(rows).max(axis=1, keepdims=True))}
+    largest_of_rows = np.abs(rows).max(axis=1, keepdims=True)
+    # Rounding is the same at every power of two; near one, scales and squares are floats.
+    shift = math.frexp(float(largest_of_rows.max(initial=0.0)))[1]
+    rows, largest_of_rows, absmax = np.ldexp(rows, -shift), np.ldexp(largest_of_rows, -shift), float(np.ldexp(absmax, -shift))
+    noise.signal += math.ldexp(_sum_of_squares(rows), 2 * shift)
+    scaled: dict[str, tuple[Array32, Any]] = {TENSOR: (rows, np.float32(min(absmax, _MOST))), CHANNEL: (rows, largest_of_rows)}
     for granularity in dict.fromkeys(choice.granularity for choice in noise.choices):
         if group := _group_of(granularity):
             grouped = _rows_in_groups(rows, group)
@@ -177,12 +186,13 @@ def measure_rounding(rows: Array32, absmax: float, noise: Noise) -> None:
         made = choice.format.round(values / scale)
         made *= scale
         made -= values
-        noise.errors[place] += _sum_of_squares(made)
+        noise.errors[place] += math.ldexp(_sum_of_squares(made), 2 * shift)
 
 
 _ROWS_STEP = 1 << 16
 _LONGEST_ROW = 1 << 22
 _ROWS_BATCH = 16
+_NO_NUMBER = "none of its elements is a finite number"
 
 
 def in_rows(tensor: Stored) -> Stored:
@@ -214,7 +224,7 @@ def measured_noise(
                 noises[index] = made
             else:
                 held.add(made)
-    return noises
+    return [_NO_NUMBER if isinstance(one, Noise) and not one.numbers else one for one in noises]
 
 
 def _stretches_of_rows(tensors: Sequence[Stored]) -> Iterator[tuple[int, int, int]]:
@@ -241,9 +251,15 @@ def _rounding_job(
             except Unreadable as problem:
                 return str(problem)
             with np.errstate(all="ignore"):
-                rows = decode_elements(raw, tensor.dtype, (stop - start) * row).astype(np.float32).reshape(stop - start, row)
+                elements = decode_elements(raw, tensor.dtype, (stop - start) * row)
+                rows = elements.astype(np.float32).reshape(stop - start, row)
+                noise.numbers += rows.size
                 if not math.isfinite(float(rows.sum())):
-                    rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+                    finite = np.isfinite(rows)
+                    if np.count_nonzero(finite) < np.count_nonzero(np.isfinite(elements)):
+                        return "it has numbers beyond those of f32"
+                    noise.numbers -= rows.size - np.count_nonzero(finite)
+                    rows = np.where(finite, rows, np.float32(0.0))
                 measure_rounding(rows, absmax, noise)
             pool.advance((stop - start) * row * tensor.bytes // tensor.count)
         return noise
@@ -289,9 +305,12 @@ def _rows_in_groups(rows: Array32, group: int) -> Array32:
 
 
 def _sum_of_squares(values: Array32) -> float:
+    """Return the sum; only what float32 cannot hold as a square is multiplied in float64."""
     flat = values.reshape(-1)
     whole = len(flat) // 128 * 128
     short = flat[:whole].reshape(-1, 128)
     total = float(np.add.reduce(np.einsum("ij,ij->i", short, short), dtype=np.float64))
     rest = flat[whole:].astype(np.float64)
+    if total < _LEAST_SQUARES:
+        rest, total = flat.astype(np.float64), 0.0
     return total + float(rest @ rest)

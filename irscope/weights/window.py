@@ -345,7 +345,7 @@ class Window:
             if done:
                 return zero
         low, high = float(np.minimum.reduce(x)), float(np.maximum.reduce(x))
-        is_constant = low == high
+        is_constant = low == high and math.isfinite(low)
         if self._with_histogram:
             self._count_leading(x[:1] if is_constant else x, part, len(x) if is_constant else 1)
         if is_constant:

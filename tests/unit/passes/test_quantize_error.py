@@ -70,9 +70,11 @@ def test_only_matrices_of_floats_are_looked_at_and_tied_ones_once() -> None:
         ("half", "bf16[2,64]", blob((NORMAL[0, :128].view(np.uint32) >> 16).astype(np.uint16)), P),
         ("gone", "f32[4,4]", None, P),
         ("empty", "f32[0,4]", Blob(b""), P),
+        ("none", "f32[2,2]", blob(np.array([[np.nan, np.inf], [-np.inf, np.nan]], np.float32)), P),
+        ("wide", "f64[2,2]", blob(np.full((2, 2), 1e300)), P),
     )
     assert [tensor.weight.name for tensor in result.tensors] == ["w", "half"]
-    assert {str(weight.name) for weight in result.unread} == {"gone"}
+    assert {str(weight.name) for weight in result.unread} == {"gone", "none", "wide"}
     report = manager.run([QuantizeError()])[0].report()
     assert report.partial and report.to_json()["summary"]["matrices_count"] == 2
 
@@ -92,6 +94,12 @@ def test_a_file_outside_is_refused(tmp_path: Path) -> None:
     assert "outside the folder" in reason
     result, _ = run(("w", "f32[300,700]", FileRegion(str(tmp_path / "w.bin"), 0, NORMAL.nbytes), P), allow=(str(tmp_path),))
     assert not result.unread
+
+
+@pytest.mark.parametrize("row", [[1e-20] * 63 + [1e25], [3.4e38, -3.4e38] * 32, [1e-45] * 64])
+def test_errors_at_the_ends_of_float32_are_numbers(row: list[float]) -> None:
+    decibels = run(("w", "f32[2,64]", blob(np.array([row] * 2, np.float32)), P))[0].tensors[0].decibels
+    assert all(error >= 10 for error in decibels.values())
 
 
 def test_sums_whose_quotient_is_no_float_have_a_ratio() -> None:
