@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
 
 from irscope.immutable import immutable
+
+_MOST_OTHERS = 1000
+"""Repeats of a remark that are kept for those who ask for them."""
 
 
 class Severity(enum.IntEnum):
@@ -31,11 +35,13 @@ class Diagnostic:
     location: str = ""
     hint: str = ""
     count: int = 1
+    others: list[Diagnostic] = field(default_factory=list, compare=False, repr=False)
+    """The first of those that it also counts, where they say something else."""
 
     def __str__(self) -> str:
         place = " ".join(part for part in (self.location, f"({self.node})" if self.node else "") if part)
         head = f"{place}: " if place else ""
-        tail = f" (and {self.count - 1} more like it)" if self.count > 1 else ""
+        tail = f" (and {self.count - 1} more like it{'; -v shows them' if self.others else ''})" if self.count > 1 else ""
         hint = f" [{self.hint}]" if self.hint else ""
         return f"{head}{self.severity.text} {self.code}: {self.message}{hint}{tail}"
 
@@ -58,9 +64,9 @@ class DiagnosticSink:
         if first is None:
             self._found[key] = diagnostic
             return
-        self._found[key] = Diagnostic(
-            first.severity, first.code, first.message, first.node, first.location, first.hint, first.count + diagnostic.count
-        )
+        if len(first.others) < _MOST_OTHERS and str(diagnostic) != str(replace(first, count=1)):
+            first.others.append(diagnostic)
+        self._found[key] = replace(first, count=first.count + diagnostic.count)
 
     def warn(self, code: str, message: str, *, node: str = "", hint: str = "", about: str = "") -> None:
         self.add(Diagnostic(Severity.WARNING, code, message, node, hint=hint), about=about)

@@ -32,6 +32,7 @@ from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES
 from irscope.ir.places import Literal, Payload
 from irscope.ir.program import Assumed, Program
 from irscope.passkit.settings import Settings
+from irscope.report.names import fold_paths
 
 
 @dataclass
@@ -137,7 +138,6 @@ def _named_tensors(name: str, item: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 WHAT = "execution"
-_NAMED = 3
 _COMPILED = "_torchdynamo_orig_callable"
 """Attribute that torch.compile sets on functions that it wraps."""
 _GRAPHED = "torch.cuda.graphs"
@@ -281,8 +281,7 @@ def _called(name: str) -> str:
 
 
 def _name_list(names: Sequence[str]) -> str:
-    shown = ", ".join(name or "the whole module" for name in names[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED:,} more" if len(names) > _NAMED else shown
+    return ", ".join(dict.fromkeys(name or "the whole module" for name in fold_paths(dict.fromkeys(names)).values()))
 
 
 # -- one-line errors ---------------------------------------------------------------------------------------------------

@@ -339,8 +339,6 @@ def _is_mask(node: ast.expr) -> bool:
 GENERATED: Final = "compiled.kernel"
 UNKNOWN_KERNEL: Final = "inductor.kernel"
 """One whose signature was not found: what it writes is not known."""
-MOST_TOLD: Final = 4
-"""Lines that are named of those that were not understood."""
 _MOST_AXES: Final = 64
 """More axes than PyTorch's tensors can have."""
 _SEEDS: Final = {6: DType.U64, 7: DType.U64}
@@ -647,11 +645,9 @@ class Plan:
     def finish(self, outputs: Sequence[Held], kind: str, metadata: Mapping[str, str], examples: Mapping[str, int]) -> Program:
         """Return the program, and report lines that were not understood."""
         self.graph.set_outputs([one.value for one in outputs])
-        if self.unread:
-            told = ", ".join(f"line {line} ({what[:60]})" for line, what in self.unread[:MOST_TOLD])
-            more = f" and {len(self.unread) - MOST_TOLD} more" if len(self.unread) > MOST_TOLD else ""
-            what = "1 line was" if len(self.unread) == 1 else f"{len(self.unread)} lines were"
-            self.sink.warn("IRS129", f"{what} not understood, and what it takes is not known: {told}{more}", about="inductor")
+        for line, statement in self.unread:
+            said = f"line {line} ({statement}) is not understood, and what it takes is not known"
+            self.sink.warn("IRS129", said, about="inductor")
         facts = {
             **metadata,
             "device": ", ".join(self.devices),

@@ -375,7 +375,12 @@ def _explaining(passes: Iterable[Pass], node: str) -> tuple[Pass, ...]:
 
 def report_diagnostics(diagnostics: Iterable[Diagnostic], verbose: int, most: int = _MOST_DIAGNOSTICS) -> None:
     """Diagnostics on stderr, the most severe first; notes, and more than some warnings, only for those who asked for more."""
-    said = dict.fromkeys(diagnostic for diagnostic in diagnostics if diagnostic.severity > Severity.NOTE or verbose)
+    said = dict.fromkeys(
+        one
+        for diagnostic in diagnostics
+        for one in (diagnostic, *(diagnostic.others if verbose else ()))
+        if one.severity > Severity.NOTE or verbose
+    )
     shown = sorted(said, key=lambda remark: -remark.severity)
     limit = len(shown) if verbose else most
     sys.stderr.writelines(f"{one_line(str(diagnostic))}\n" for diagnostic in shown[:limit])

@@ -29,7 +29,6 @@ _IN_HUB: Final = re.compile(r"(?:^|/)models--([^/]+)/snapshots/[^/]+/?(.*)$")
 _DRAWN: Final = {"parameters": "parameters", "peak": "memory at the peak", "flops": "FLOPs", "time": "predicted time"}
 _CHANGES: Final = ("status", *(key for key, figure in FIGURES.items() if figure.marks_change))
 """Columns of which a difference is a change of the model, or of what irscope says of it."""
-_MOST_IN_CELL: Final = 4
 
 
 def column_of(key: str, *, detail: bool = False) -> Column:
@@ -130,7 +129,7 @@ def census_table(dataset: Dataset, *, unknown: bool = False) -> Table:
             len(models[op, source]),
             nodes[op, source],
             signatures[op, source],
-            _frequent(types[op, source]),
+            ", ".join(name for name, _ in types[op, source].most_common()),
             known[op, source],
             min(models[op, source]),
         )
@@ -161,11 +160,6 @@ def _signatures(dataset: Dataset) -> Table:
     return Table.of(
         rows, ["operator", "inputs", "outputs", "models:count", "nodes:count"], "operators with the types that they are used with"
     )
-
-
-def _frequent(counts: Counter[str]) -> str:
-    shown = ", ".join(name for name, _ in counts.most_common(_MOST_IN_CELL))
-    return f"{shown}, ..." if len(counts) > _MOST_IN_CELL else shown
 
 
 def _slow(dataset: Dataset) -> Table:
