@@ -258,7 +258,7 @@ def _rounding_job(
                     finite = np.isfinite(rows)
                     if np.count_nonzero(finite) < np.count_nonzero(np.isfinite(elements)):
                         return "it has numbers beyond those of f32"
-                    noise.numbers -= rows.size - np.count_nonzero(finite)
+                    noise.numbers -= rows.size - int(np.count_nonzero(finite))
                     rows = np.where(finite, rows, np.float32(0.0))
                 measure_rounding(rows, absmax, noise)
             pool.advance((stop - start) * row * tensor.bytes // tensor.count)
