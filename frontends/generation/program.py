@@ -50,6 +50,7 @@ from irscope.frontends.zoo.packages import (
     not_found,
     own_dtype,
     stored_dtype,
+    warn_of_code,
     with_base,
 )
 from irscope.frontends.zoo.recipes import Wanted, weights_dtype
@@ -508,6 +509,8 @@ def _source(package: Any, wish: Wish, sink: DiagnosticSink) -> _Source:
     tensors = read_folder(folder, sink)[1] if folder.is_dir() else None
     trusted = may_run(adapter, trusted=wish.trust_remote_code)
     config, cls = configured_class(package, name.model, options, trusted=trusted)
+    if folder.is_dir():
+        warn_of_code(folder, cls, sink)
     return _Source(config, cls, tensors, dtype, attention, adapter, _taken_quantisation(config))
 
 

@@ -33,7 +33,7 @@ from irscope.frontends.files.folders import CONTEXTS, read_folder
 from irscope.frontends.simulation import capture_module
 from irscope.frontends.torch_lowering.dtypes import NAMED_DTYPES, torch_dtype
 from irscope.frontends.zoo.names import JAX, SCRIPT, Name, parse_name
-from irscope.frontends.zoo.packages import compare_weights, find_recipe, may_run, with_base
+from irscope.frontends.zoo.packages import compare_weights, find_recipe, may_run, warn_of_code, with_base
 from irscope.frontends.zoo.recipes import Chosen, Recipe, Size, Wanted, chosen_inputs
 from irscope.frontends.zoo.scripts import Script
 from irscope.ir.bind import rename_symbols
@@ -297,6 +297,7 @@ def _of_folder(module: nn.Module, folder: Path, sink: DiagnosticSink | None) -> 
     if isinstance(attention, str):
         yield Assumed("attention", attention, "what transformers takes for it; {attn_implementation=NAME}", is_guess=False)
     said = DiagnosticSink()
+    warn_of_code(folder, type(module), said if sink is None else sink)
     _, tensors = read_folder(folder, said)
     if tensors is None:
         yield Assumed("sizes", "the configuration's", "the folder has no weights", is_guess=False)

@@ -9,6 +9,7 @@ import inspect
 import itertools
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -466,12 +467,11 @@ def _from_file(package: Any, path: Path, options: dict[str, Any], *, trusted: bo
     said = read_folder(path, DiagnosticSink(), weights=False)[0] if path.is_dir() else {}
     kind, classes = said.get("model_type"), said.get("architectures")
     is_known = isinstance(kind, str) and kind in package.CONFIG_MAPPING
-    if own and trusted:
+    if own and (trusted or not (is_known and any(isinstance(name, str) and hasattr(package, name) for name in classes or []))):
+        if not trusted:
+            message = f"its model is made by code of its own ({_code_files(own)}), which is not run"
+            raise LoadError(message, code="IRS175", where=str(path), hint=_trusting(path))
         return _from_own_code(package, path, own, options)
-    if own and not (is_known and any(isinstance(name, str) and hasattr(package, name) for name in classes or [])):
-        files = ", ".join(sorted({f"{one.partition('.')[0]}.py" for one in own.values()}))
-        message = f"its model is made by code that lies in the folder ({files[:120]}), which is not run"
-        raise LoadError(message, code="IRS175", where=str(path), hint="read it, then `--trust-remote-code` runs it")
     if isinstance(kind, str) and not is_known and said:
         near = difflib.get_close_matches(kind, transformers_names(), n=2, cutoff=0.7)
         meant = f"near: {', '.join(near)}; " if near else ""
@@ -497,12 +497,33 @@ def _from_file(package: Any, path: Path, options: dict[str, Any], *, trusted: bo
     return config, _class_of(package, config.model_type)
 
 
+def warn_of_code(folder: Path, made: type, sink: DiagnosticSink) -> None:
+    """Say that code beside a configuration is passed over, where transformers itself has the model that was made."""
+    own = own_code(folder)
+    if own and made.__module__.startswith("transformers."):
+        message = f"code of its own ({_code_files(own)}) is not run: this is {made.__name__} as transformers has it"
+        sink.warn("IRS175", message, hint=_trusting(folder))
+
+
+def _code_files(own: Mapping[str, str]) -> str:
+    places = {one.rpartition("--") for one in own.values()}
+    return ", ".join(sorted({f"{name.partition('.')[0]}.py{other and f' of {other}'}" for other, _, name in places}))[:120]
+
+
+def _trusting(folder: Path) -> str:
+    return f"read it, then `irscope run --trust-remote-code {shlex.quote(str(folder))}` runs it"
+
+
 _OWN_CLASSES: Final = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForImageTextToText", "AutoModelForMaskedLM", "AutoModel")
 """Which of the classes that a folder's own code has is meant, the first that is there."""
 
 
 def _from_own_code(package: Any, path: Path, own: Mapping[str, str], options: dict[str, Any]) -> tuple[Any, Any]:
-    """Build the model by code in the folder, which runs: the user said that it may."""
+    """Build the model by code in the folder, which runs: the user said that it may, of no other repository that the folder names."""
+    others = ", ".join(sorted({one.partition("--")[0] for one in own.values() if "--" in one}))
+    if others:
+        message = f"its model is made by code of other repositories ({others[:120]}), which is not run"
+        raise LoadError(message, code="IRS175", where=str(path), hint="name a folder that has the code in it")
     modules = importlib.import_module("transformers.dynamic_module_utils")
     name = next((own[one] for one in _OWN_CLASSES if one in own), "")
     try:

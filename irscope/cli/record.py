@@ -227,7 +227,7 @@ def _step_requests(args: argparse.Namespace, options: Options, *, follows: bool)
             inputs=inputs,
             bind=bind,
         )
-        found[batch] = Request(model, options, target, factory=STEP_FACTORY, loop=Loop(step=step))
+        found[batch] = Request(model, options, target, factory=STEP_FACTORY, trusted=loading.trust_remote_code, loop=Loop(step=step))
     return found
 
 
@@ -294,7 +294,7 @@ def _named_request(args: argparse.Namespace, options: Options) -> Request:
     model = ModelRecord(args.model, "module", inputs=inputs, bind=dict(loading.bind))
     name = re.sub(r"[^\w.-]+", "_", args.model).strip("_")
     output = args.output or f"{name}.{TORCH}-{options.device.replace(':', '')}.jsonl"
-    return Request(model, replace(options, executor=TORCH), output, factory=FACTORY)
+    return Request(model, replace(options, executor=TORCH), output, factory=FACTORY, trusted=loading.trust_remote_code)
 
 
 def _usual_sizes(program: Program) -> dict[str, int]:

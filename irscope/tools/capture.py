@@ -264,12 +264,14 @@ FACTORY = "irscope.tools.capture:make"
 """Function by which the recording process makes a named model."""
 
 
-def make(name: str, inputs: Mapping[str, str], bind: Mapping[str, int]) -> tuple[Any, tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
+def make(
+    name: str, inputs: Mapping[str, str], bind: Mapping[str, int], trusted: bool
+) -> tuple[Any, tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
     """Return a named model with random weights, its arguments by position and by name, and what the inputs are called."""
     from irscope.frontends.zoo.load import make_named  # it imports torch
 
     types = {key: parse_type(text) for key, text in inputs.items()}
-    made = make_named(name, LoadOptions(inputs=types, bind=dict(bind)), hollow=False)
+    made = make_named(name, LoadOptions(inputs=types, bind=dict(bind), trust_remote_code=trusted), hollow=False)
     arguments, keywords = made.arguments(real=True)
     return made.module, arguments, keywords, tuple(one.name for one in made.chosen.inputs if not one.is_plain)
 
@@ -289,14 +291,15 @@ class RealStep:
     assumed: tuple[str, ...] = ()
 
 
-def make_step(name: str, inputs: Mapping[str, str], bind: Mapping[str, int], wanted: StepOptions, device: Any) -> RealStep:
+def make_step(name: str, inputs: Mapping[str, str], bind: Mapping[str, int], trusted: bool, wanted: StepOptions, device: Any) -> RealStep:
     """Return a step as `irscope train-plan` captures it, of a model with random weights or of what a user's function returned."""
     import torch  # what runs here is real
 
     from irscope.frontends.eager.steps import Auto, check_trainable, maker_of, objective_of, train_once
     from irscope.frontends.zoo.load import make_named
 
-    options = LoadOptions(inputs={key: parse_type(text) for key, text in inputs.items()}, bind=dict(bind))
+    types = {key: parse_type(text) for key, text in inputs.items()}
+    options = LoadOptions(inputs=types, bind=dict(bind), trust_remote_code=trusted)
     made = make_named(name, options, hollow=False)
     setup = wanted.setup()
     if setup.tuning is not None:

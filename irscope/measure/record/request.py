@@ -75,8 +75,8 @@ class Request:
     output: str
     inputs: tuple[InputSpec, ...] = ()
     factory: str = ""
-    """For a model without a file: module:function, called with the model's name, types of its inputs and sizes; returns the module,
-    its arguments by position and by name, and names of the inputs."""
+    """For a model without a file: module:function, called with the model's name, types of its inputs, sizes, and whether code in its folder
+    may run; returns the module, its arguments by position and by name, and names of the inputs."""
     scopes: Mapping[str, str] = field(default_factory=dict)
     """Module calls by the name of the node."""
 
@@ -84,6 +84,8 @@ class Request:
     """Training steps are recorded, not a forward."""
     progress: str = ""
     """A file in which the run tells where it is: a process that is killed cannot say it."""
+    trusted: bool = False
+    """True where code in the folder of a model may run."""
 
     @property
     def executor(self) -> str:

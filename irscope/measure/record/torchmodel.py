@@ -83,7 +83,8 @@ def of_module(
 def _made(request: Request, device: torch.device, progress: Progress) -> Runnable:
     where, _, name = request.factory.partition(":")
     given = {value.name: value.type for value in request.model.inputs}
-    module, arguments, keywords, names = getattr(importlib.import_module(where), name)(request.model.name, given, request.model.bind)
+    make = getattr(importlib.import_module(where), name)
+    module, arguments, keywords, names = make(request.model.name, given, request.model.bind, request.trusted)
     module = module.eval().to(device)
     move = _mover(device)
     arguments, keywords = pytree.tree_map(move, tuple(arguments)), pytree.tree_map(move, dict(keywords))

@@ -648,7 +648,8 @@ def record_loop(request: Request, loop: Loop, sink: Sink) -> None:
     torch.manual_seed(options.seed)
     where, _, name = request.factory.partition(":")
     given = {value.name: value.type for value in request.model.inputs}
-    made = getattr(importlib.import_module(where), name)(request.model.name, given, request.model.bind, loop.step, device)
+    make = getattr(importlib.import_module(where), name)
+    made = make(request.model.name, given, request.model.bind, request.trusted, loop.step, device)
     if made.inputs:
         request = replace(request, model=replace(request.model, inputs=made.inputs, assumed=(*request.model.assumed, *made.assumed)))
     more = {"optimizer": made.optimizer, "loss": made.loss, "step_options": json.dumps(encode(loop.step))}

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+import irscope
 from irscope.cli.main import main
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
@@ -122,10 +123,18 @@ def test_code_in_a_folder_runs_where_the_user_says_so(planted: Path, tmp_path: P
     assert type(made.module).__name__ == "MyForCausalLM"
 
 
-def test_code_that_the_package_has_itself_is_not_asked_for(planted: Path, tmp_path: Path) -> None:
+def test_code_that_the_package_has_itself_is_passed_over(planted: Path, tmp_path: Path) -> None:
     write_llama(planted, auto_map=CODE)
-    _made(planted)
+    (remark,) = (remark for remark in irscope.load(planted).diagnostics if remark.code == "IRS175")
+    assert "is not run: this is LlamaForCausalLM" in remark.message and "--trust-remote-code" in remark.hint
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_code_of_another_repository_is_never_run(trusted: bool, planted: Path) -> None:
+    write_llama(planted, model_type="mine", auto_map={name: f"evil/one--{value}" for name, value in CODE.items()})
+    with pytest.raises(LoadError, match=r"modeling_my\.py of evil/one|other repositories \(evil/one\)"):
+        _made(planted, trust_remote_code=trusted)
 
 
 def test_the_cache_is_that_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,8 +146,6 @@ def test_the_cache_is_that_of_the_folder(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_cards_cache_is_what_generating_holds(tmp_path: Path) -> None:
-    import irscope
-
     folder = write_llama(tmp_path / "a")
     made = irscope.card(str(folder))
     run = irscope.generate(str(folder), prompt=7, new=3)
