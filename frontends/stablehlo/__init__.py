@@ -248,6 +248,6 @@ def _program_of_buffers(
             lies: Literal["temporary", "result", "inside"] = "temporary" if one.kind == "temporary" else "result" if is_result else "inside"
             found.append(Assigned(step, place, one.nbytes, last, lies))
     program = Program(graph, format="stablehlo", path=str(path), traits=XLA)
-    program.assignment = Assignment(buffers=tuple(found), **sizes)
+    program.assignment = Assignment(tuple(found), len(starts), **sizes)
     program.uncounted = "a program of JAX does not tell which of its arguments are parameters"
     return program

@@ -7,30 +7,20 @@ from dataclasses import replace
 from typing import Final
 
 from irscope.frontends.stablehlo.model import Dense, Operation, Region, type_of
-from irscope.frontends.stablehlo.operators import group_of, rule
+from irscope.frontends.stablehlo.operators import rule, spans
 from irscope.frontends.stablehlo.program import RULES, Level, Use, integers
 from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Role, Value
 from irscope.ir.places import Literal
 from irscope.ir.types import TensorType, tensor
 
-_REDUCTIONS: Final[dict[str, str]] = {
-    "add": "reduce.sum",
-    "maximum": "reduce.max",
-    "minimum": "reduce.min",
-    "multiply": "reduce.prod",
-    "and": "reduce.all",
-    "or": "reduce.any",
-}
+_REDUCTIONS: Final = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod", "and": "all", "or": "any"}
 _FREE: Final = frozenset({"return", "constant", "tuple", "get_tuple_element", "reshape", "broadcast_in_dim", "convert"})
 
-
-_TRANSCENDENTAL: Final = frozenset(
-    (
-        *("atan2", "cbrt", "cosine", "erf", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "power"),
-        *("rsqrt", "sine", "sqrt", "tan", "tanh"),
-    )
-)
+_TRANSCENDENTAL: Final = frozenset({
+    "atan2", "cbrt", "cosine", "erf", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "power", "rsqrt", "sine",
+    "sqrt", "tan", "tanh",
+})  # fmt: skip
 """Operations of which one counts as a transcendental function."""
 
 
@@ -89,32 +79,24 @@ def _case(use: Use) -> Sequence[Value]:
     if not regions:
         raise use.wrong("has no regions")
     condition = use.operand(0)
-    if use.operation.short == "if" or len(regions) == 1:
-        return _branch(use, use.level, condition, regions) if len(regions) == 2 else use.level.inline(regions[0], [], use.level.scope)
-    return _chain(use, use.level, condition, regions, 0)
+    if len(regions) == 1:
+        return use.level.inline(regions[0], [], use.level.scope)
+    return _branch(use, use.level, condition, regions, None if use.operation.short == "if" else 0)
 
 
-def _chain(use: Use, level: Level, index: Value, regions: list[Region], number: int) -> Sequence[Value]:
+def _branch(use: Use, level: Level, condition: Value, regions: Sequence[Region], number: int | None) -> Sequence[Value]:
+    """Add a branch: of a condition, or of an index that is compared with the number of the first region."""
     inner = Use(level, use.operation)
-    which = use.builder.graph.add_weight(index.type, None, Role.CONSTANT, Literal((number,)))
-    is_it = inner.one("compare.equal", [index, which], type_=tensor(DType.BOOL, ()))
-    if number + 2 >= len(regions):
-        return _branch(inner, level, is_it, regions[number:])
-    node = inner.add("cf.if", [is_it])
+    if number is not None:
+        which = use.builder.graph.add_weight(condition.type, None, Role.CONSTANT, Literal((number,)))
+        is_it = inner.one("compare.equal", [condition, which], type_=tensor(DType.BOOL, ()))
+    node = inner.add("cf.if", [condition if number is None else is_it])
     scope = use.builder.scope_of(level.scope, use.operation.place)
-    for name in ("then", "else"):
+    for name, region in zip(("then", "else"), regions[:2], strict=True):
         graph = level.graph.add_region(node, name)
         inside = level.inside(graph, scope)
-        graph.set_outputs(inside.run(regions[number]) if name == "then" else _chain(use, inside, index, regions, number + 1))
-    return node.outputs
-
-
-def _branch(use: Use, level: Level, condition: Value, regions: list[Region]) -> Sequence[Value]:
-    node = use.add("cf.if", [condition])
-    scope = use.builder.scope_of(level.scope, use.operation.place)
-    for name, region in zip(("then", "else"), regions, strict=True):
-        graph = level.graph.add_region(node, name)
-        graph.set_outputs(level.inside(graph, scope).run(region))
+        more = regions[1:] if number is not None and name == "else" and len(regions) > 2 else ()
+        graph.set_outputs(_branch(use, inside, condition, more, (number or 0) + 1) if more else inside.run(region))
     return node.outputs
 
 
@@ -229,14 +211,13 @@ def _lower_reduce(use: Use) -> Sequence[Value]:
     axes = use.numbers("dimensions")
     name, _ = _function(use)
     operands = use.operands
-    op = _REDUCTIONS.get(name)
     first = operands[0].type
     is_bool = isinstance(first, TensorType) and first.dtype is DType.BOOL
-    if op is not None and len(operands) == 2 and (name not in ("and", "or") or is_bool):
+    if name in _REDUCTIONS and len(operands) == 2 and (name not in ("and", "or") or is_bool):
         attrs: dict[str, Attr] = {"axes": axes}
         if not axes:
             attrs["noop_with_empty_axes"] = True
-        return [use.one(op, operands[:1], attrs)]
+        return [use.one(f"reduce.{_REDUCTIONS[name]}", operands[:1], attrs)]
     # XLA's variadic form has operands, then starting values; the pretty form has them in pairs.
     if len(operands) > 2 and not _is_generic(use):
         operands = [*operands[::2], *operands[1::2]]
@@ -250,28 +231,19 @@ def _is_generic(use: Use) -> bool:
     return all(isinstance(type_, TensorType) and not type_.shape for type_ in types[half:])
 
 
-def _window(use: Use, *kernel: str) -> dict[str, Attr]:
-    attrs: dict[str, Attr] = {"kernel": use.numbers(*kernel)}
-    for ours, theirs in (("strides", "window_strides"), ("dilations", "window_dilations"), ("spread", "base_dilations")):
-        found = use.numbers(theirs)
-        if found and set(found) != {1}:
-            attrs[ours] = found
-    pads = use.numbers("padding")
-    if any(pads):
-        attrs["pads"] = (*pads[::2], *pads[1::2])
-    return attrs
+def _window(use: Use) -> dict[str, Attr]:
+    names = (("strides", "window_strides", ""), ("dilations", "window_dilations", ""), ("spread", "base_dilations", ""))
+    return {"kernel": use.numbers("window_dimensions"), **spans(use, names, {})}
 
 
-@rule("reduce_window", "dynamic_reduce_window")
-def _reduce_window(use: Use) -> Sequence[Value] | None:
-    if use.operation.short != "reduce_window":
-        return None
-    return use.add("reduce.windows", use.operands, {**_window(use, "window_dimensions"), **_work(use)}).outputs
+@rule("reduce_window")
+def _reduce_window(use: Use) -> Sequence[Value]:
+    return use.add("reduce.windows", use.operands, {**_window(use), **_work(use)}).outputs
 
 
 @rule("select_and_scatter")
 def _select_and_scatter(use: Use) -> Value:
-    return use.one("reduce.scatter_windows", use.operands, {**_window(use, "window_dimensions"), "work": _function(use)[1]})
+    return use.one("reduce.scatter_windows", use.operands, {**_window(use), "work": _function(use)[1]})
 
 
 @rule("scatter")
@@ -290,12 +262,5 @@ def _scatter(use: Use) -> Sequence[Value]:
 
 @rule("sort")
 def _sort(use: Use) -> Sequence[Value]:
-    attrs: dict[str, Attr] = {"axis": use.number("dimension", default=-1)}
-    if use.attributes.get("is_stable"):
-        attrs["stable"] = True
-    return use.add("tensor.sort_general", use.operands, attrs).outputs
-
-
-@rule("all_reduce")
-def _all_reduce(use: Use) -> Sequence[Value]:
-    return use.add("collective.all_reduce", use.operands, {"devices": group_of(use)}).outputs
+    attrs: dict[str, Attr] = {"stable": True} if use.attributes.get("is_stable") else {}
+    return use.add("tensor.sort_general", use.operands, {"axis": use.number("dimension", default=-1), **attrs}).outputs

@@ -12,7 +12,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Value
 from irscope.ir.types import TensorType, tensor
 
-# Element by element: the operation's name, and the operator's.
+# Operations that have the operands of irscope's, and no attributes.
 
 _SAME: Final[dict[str, str]] = {
     "abs": "math.abs", "acos": "math.acos", "acosh": "math.acosh", "add": "math.add", "asin": "math.asin", "asinh": "math.asinh",
@@ -27,16 +27,10 @@ _SAME: Final[dict[str, str]] = {
     "shift_left": "math.shift_left", "shift_right_arithmetic": "math.shift_right", "shift_right_logical": "math.shift_right_logical",
     "sign": "math.sign", "sine": "math.sin", "sinh": "math.sinh", "sqrt": "math.sqrt", "square": "math.square", "subtract": "math.sub",
     "tan": "math.tan", "tanh": "math.tanh", "zeta": "math.zeta", "bessel_i1e": "math.bessel_i1e",
+    "reduce_precision": "math.reduce_precision", "dynamic_update_slice": "tensor.dynamic_update_slice",
+    "partition_id": "collective.partition", "replica_id": "collective.replica",
 }  # fmt: skip
-_COMPARISONS: Final[dict[str, str]] = {
-    "EQ": "compare.equal",
-    "NE": "compare.not_equal",
-    "LT": "compare.less",
-    "LE": "compare.less_equal",
-    "GT": "compare.greater",
-    "GE": "compare.greater_equal",
-}
-_LOGIC: Final = ("and", "or", "xor", "not")
+_COMPARISONS: Final = {"EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal"}
 _WITHOUT_EFFECT: Final = frozenset(
     {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement"}
 )
@@ -87,7 +81,7 @@ def _lower_remainder(use: Use) -> Value:
 @rule("compare", "broadcast_compare")
 def _compare(use: Use) -> Value:
     words = (*use.operation.words, str(use.attributes.get("comparison_direction", use.attributes.get("#", ""))))
-    op = next((_COMPARISONS[word] for word in words if word in _COMPARISONS), None)
+    op = next((f"compare.{_COMPARISONS[word]}" for word in words if word in _COMPARISONS), None)
     if op is None:
         raise use.wrong("does not say how it compares")
     return use.one(op, use.operands)
@@ -131,22 +125,10 @@ def _bitcast(use: Use, to: DType) -> Value | None:
     return use.one("view.reshape", [made], {"shape": shape})
 
 
-@rule("reduce_precision")
-def _precision(use: Use) -> Value:
-    return use.one("math.reduce_precision", use.operands)
-
-
 @rule("dynamic_slice", "real_dynamic_slice")
 def _dynamic_slice(use: Use) -> Value | None:
     shape = use.shape()
-    if shape is None:
-        return None
-    return use.one("tensor.dynamic_slice", use.operands, {"sizes": shape})
-
-
-@rule("dynamic_update_slice")
-def _update(use: Use) -> Value:
-    return use.one("tensor.dynamic_update_slice", use.operands)
+    return None if shape is None else use.one("tensor.dynamic_slice", use.operands, {"sizes": shape})
 
 
 @rule("optimization_barrier")
@@ -316,14 +298,7 @@ def _convolution(use: Use) -> Value | None:
         axes = [_axes_of_letters(group, pair) for group, pair in zip(letters, ("bf", "oi", "bf"), strict=True)]
     window = use.entries("window")
     pairs = (("strides", "window_strides", "stride"), ("dilations", "rhs_dilation", "rhs_dilate"), ("spread", "lhs_dilation", "lhs_dilate"))
-    attrs: dict[str, Attr] = dict(zip(("axes_x", "axes_w", "axes_y"), axes, strict=True))
-    for ours, attribute, word in pairs:
-        found = use.numbers(attribute) or integers(window.get(word))
-        if found and set(found) != {1}:
-            attrs[ours] = found
-    pads = use.numbers("padding") or integers(window.get("pad"))
-    if any(pads):
-        attrs["pads"] = (*pads[::2], *pads[1::2])
+    attrs: dict[str, Attr] = {**dict(zip(("axes_x", "axes_w", "axes_y"), axes, strict=True)), **spans(use, pairs, window)}
     for ours, attribute in (("groups", "feature_group_count"), ("batch_groups", "batch_group_count")):
         if use.number(attribute, default=1) != 1:
             attrs[ours] = use.number(attribute, default=1)
@@ -331,6 +306,14 @@ def _convolution(use: Use) -> Value | None:
     if isinstance(x, TensorType) and x.dtype is not use.type().dtype:
         attrs["dtype"] = use.type().dtype
     return use.one("nn.conv_general", use.operands[:2], attrs)
+
+
+def spans(use: Use, names: Sequence[tuple[str, str, str]], entries: Mapping[str, Attribute]) -> dict[str, Attr]:
+    """Return strides, dilations and pads that are not the usual ones: by our name, that of the attribute, and that of an entry."""
+    found = {ours: use.numbers(attribute) or integers(entries.get(word)) for ours, attribute, word in names}
+    pads = use.numbers("padding") or integers(entries.get("pad"))
+    attrs: dict[str, Attr] = {ours: numbers for ours, numbers in found.items() if numbers and set(numbers) != {1}}
+    return attrs | ({"pads": (*pads[::2], *pads[1::2])} if any(pads) else {})
 
 
 def _axes_of_letters(text: str, first: str) -> tuple[int, ...]:
@@ -440,7 +423,7 @@ def _rng(use: Use) -> Value:
     return use.sizes_or("random.between", use.operands[:2], {"distribution": distribution})
 
 
-def group_of(use: Use) -> int:
+def _group_of(use: Use) -> int:
     """Devices of a group: the length of the lists in `replica_groups`, else all."""
     groups = use.attributes.get("replica_groups")
     type_ = type_of(groups.type) if isinstance(groups, Dense) else None
@@ -451,24 +434,19 @@ def group_of(use: Use) -> int:
     return max([number for number in found if isinstance(number, int)], default=1)
 
 
-@rule("all_gather", "reduce_scatter", "all_to_all", "collective_permute", "collective_broadcast")
+@rule("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "collective_broadcast")
 def _collective(use: Use) -> Sequence[Value]:
     short = use.operation.short
-    attrs: dict[str, Attr] = {"devices": group_of(use)}
+    attrs: dict[str, Attr] = {"devices": _group_of(use)}
     if short == "all_gather":
         attrs["axis"] = use.number("all_gather_dim")
     elif short == "reduce_scatter":
         attrs["axis"] = use.number("scatter_dimension")
     elif short == "all_to_all":
         attrs["split_axis"], attrs["axis"] = use.number("split_dimension"), use.number("concat_dimension")
-        attrs["devices"] = use.number("split_count", default=group_of(use))
+        attrs["devices"] = use.number("split_count", default=_group_of(use))
     name = short.removeprefix("collective_")
     return use.add(f"collective.{name}", use.operands, attrs).outputs
-
-
-@rule("partition_id", "replica_id")
-def _rank(use: Use) -> Value:
-    return use.one(f"collective.{use.operation.short.removesuffix('_id')}", [])
 
 
 @rule("custom_call")

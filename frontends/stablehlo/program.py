@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from irscope.budget import claim, spend
@@ -473,9 +474,9 @@ def _cut(text: str, mesh: dict[str, int], is_open: bool = False) -> tuple[tuple[
     mesh have no names but their places; None for what is not understood. `is_open` takes what may be cut further as it is."""
     if text.startswith(("#sdy.sharding", "<@")):
         listed = text[text.find("[") : text.rfind("]") + 1]
-        if ("?" in listed and not is_open) or ":(" in listed:
-            return None  # a part of an axis of the mesh
-        return tuple(tuple(re.findall(r'"([^"]*)"', one)) for one in _AXES.findall(listed))
+        cut = tuple(tuple(re.findall(r'"([^"]*)"', one)) for one in _AXES.findall(listed))
+        is_part = ":(" in listed  # of an axis of the mesh
+        return None if is_part or ("?" in listed and not is_open) or not mesh.keys() >= {*chain(*cut)} else cut
     if "replicated" in text or "maximal" in text:
         return ()
     tiles = _TILES.search(text)

@@ -608,9 +608,7 @@ class _Reader:
             else:
                 raise self._error(f"an element is expected, not {quoted(self.token)}")
         self._advance()
-        type_ = ""
-        if self._accept(":"):
-            type_ = self._type()
+        type_ = self._type() if self._accept(":") else ""
         return Dense(type_, tuple(values), data, "", not is_list and data is None)
 
     def _integer(self) -> int:
@@ -654,10 +652,9 @@ class _Reader:
     def _place(self, depth: int) -> Place:
         """Return what stands in `loc(...)`."""
         self._enter()
-        try:
-            return self._place_inside(depth)
-        finally:
-            self._depth -= 1
+        place = self._place_inside(depth)
+        self._depth -= 1
+        return place
 
     def _place_inside(self, depth: int) -> Place:
         if self.kind == "hash":
@@ -721,7 +718,7 @@ def _dialect_value(text: str) -> Attribute:
     if short is not None:
         return short[1]
     name, _, inner = text.partition("<")
-    if name in ("#sdy.sharding", "#sdy.sharding_per_value") or "->" in inner or "=" not in inner:
+    if name.startswith("#sdy.") or "->" in inner or "=" not in inner:
         return text
     entries: dict[str, Attribute] = {}
     for key, value in _ENTRY.findall(inner):

@@ -19,7 +19,7 @@ from irscope.ir.graph import WEIGHT_ROLES, Graph, Value, runs
 from irscope.ir.parser import AttrReader, PlaceReader, parse_program
 from irscope.ir.places import Blob, FileRegion, Literal, Loc, Scope
 from irscope.ir.printer import print_program, value_names
-from irscope.ir.program import Life, Observed, PackedPart, Program, mentions, observed_versions
+from irscope.ir.program import FACTS, Life, Observed, Program, mentions, observed_versions
 from irscope.ir.spelling import TextProblem, TypeReader, attr_text, loc_text, name_text, quote, scope_text
 from irscope.ir.types import Type
 from irscope.ir.verify import check
@@ -147,7 +147,6 @@ def written(program: Program, said: list[Diagnostic]) -> bytes:
         "conditions": None if program.conditions is None else [[spell(first), spell(second)] for first, second in program.conditions],
         "plain": {name: getattr(program, name) for name in _MEMBERS},
         "origins": list(program.origins),
-        "packed": [[number(value), part.scheme, part.of, part.parameters] for value, part in program.packed.items()],
         "observed": None
         if watched is None
         else {
@@ -213,9 +212,6 @@ def _trace_form(trace: Trace, writer: _Writer) -> Form:
 
 _MEMBERS: Final[Mapping[str, Callable[[object], bool]]] = {
     "path": lambda item: isinstance(item, str),
-    "has_graph": lambda item: isinstance(item, bool),
-    "uncounted": lambda item: isinstance(item, str),
-    "formulas_from": lambda item: _is_table(item, int),
     "examples": lambda item: _is_table(item, int),
     "short_names": lambda item: _is_table(item, str),
 }
@@ -224,8 +220,8 @@ _MEMBERS: Final[Mapping[str, Callable[[object], bool]]] = {
 
 _WRITTEN: Final = frozenset(
     {
-        *(*_MEMBERS, "graph", "functions", "symbols", "format", "given", "metadata", "conditions", "origins"),
-        *("assumed", "packed", "traits", "observed", "training"),
+        *(*_MEMBERS, *FACTS, "graph", "functions", "symbols", "format", "given", "metadata", "conditions", "origins"),
+        *("aliased", "assumed", "cuts", "packed", "traits", "observed", "training"),
     }
 )
 """Fields that are kept."""
@@ -420,10 +416,6 @@ def _program(form: Form) -> tuple[Program, list[Diagnostic]]:
         setattr(program, name, form["plain"][name])
     _wants(int, *form["origins"])
     program.origins = tuple(form["origins"])
-    for value, scheme, of, parameters in form["packed"]:
-        _wants(str, scheme, of)
-        _wants(int, parameters)
-        program.packed[_at(reader.values, value)] = PackedPart(scheme, of, parameters)
     if form["observed"] is not None:
         program.observed = reader.observed(form["observed"], program.graph)
     if form["training"] is not None:

@@ -15,7 +15,7 @@ from irscope.errors import UsageError
 from irscope.ir.dims import Dim, SymDim, symbol, unknown
 from irscope.ir.graph import Attr, Graph, Node, Role, Value, paused_gc
 from irscope.ir.places import FileRegion, Literal, Loc, Payload, Scalar, Scope, root_scope
-from irscope.ir.program import FORMAT_TRAITS, Assumed, LocalNames, Program, Runtime, Traits
+from irscope.ir.program import FACTS, FORMAT_TRAITS, VALUE_FACTS, Assumed, LocalNames, Program, Runtime, Traits, state_facts
 from irscope.ir.spelling import (
     BARE_FUNCTION,
     BARE_KEY,
@@ -198,7 +198,8 @@ class PlaceReader:
             if _COMPONENT.fullmatch(component) is None:
                 raise TextProblem(f"{component!r} is not part of a scope; a call is written name#1, a hash inside a name ~2", at)
             try:
-                scope = scope.child(*_scope_named(component))
+                name, call = scope_component(component)
+                scope = scope.child(name, "", call)
             except ValueError:
                 raise TextProblem("the number of this call is too large", at) from None
         self._scopes[token] = scope
@@ -238,11 +239,6 @@ class PlaceReader:
             loc = self._locs.get(key) or self._locs.setdefault(key, _make_loc(match, loc))
         assert loc is not None
         return loc, end
-
-
-def _scope_named(component: str) -> tuple[str, str, int]:
-    name, call = scope_component(component)
-    return name, "", call
 
 
 def _make_loc(match: re.Match[str], caller: Loc | None) -> Loc:
@@ -294,10 +290,12 @@ class BodyReader:
         self._names: dict[str, Value | None] = {"_": None}
         self._attrs: dict[str, Mapping[str, Attr]] = {}
         self._sources: dict[str, str] = {}
+        self.facts: dict[Value, Mapping[str, Attr]] = {}
         self._statements: dict[str, Callable[[_Level, str, int], int]] = {
             "return": self._return,
             "region": self._region,
             "class": self._class,
+            "about": self._about,
         }
 
     @property
@@ -386,6 +384,21 @@ class BodyReader:
         if level.graph.owner is not None:
             raise TextProblem("classes of scopes stand before the graph, or first inside a func", at)
         return self.places.class_line(line, at)
+
+    def _about(self, level: _Level, line: str, at: int) -> int:
+        match = _READ_AT(line, at)
+        if match is None:
+            raise TextProblem("a value is missing, such as %y", at)
+        self.facts[self._defined(match)], end = self.facts_at(line, match.end(), VALUE_FACTS)
+        return end
+
+    def facts_at(self, line: str, at: int, known: Mapping[str, Callable[[Attr], bool]]) -> tuple[dict[str, Attr], int]:
+        """Return the facts in the braces that start at a column, and the column behind them."""
+        facts, end = self._attr_reader.attrs_at(line, at) if line[at : at + 1] == "{" else ({}, at)
+        for name, item in facts.items():
+            if name not in known or not known[name](item):
+                raise TextProblem(f"the fact {name!r} is unknown or of another kind; known: {', '.join(known)}", at)
+        return facts, end
 
     # -- values ------------------------------------------------------------------------------------------------
 
@@ -580,6 +593,7 @@ class _ProgramReader:
         self._metadata: dict[str, str] = {}
         self._given: dict[str, int] = {}
         self._assumed: list[Assumed] = []
+        self._facts: dict[str, Attr] = {}
         self._symbols: dict[str, SymDim] = {}
         self._sizes: dict[str, SymDim] = {}
         self._graph: Graph | None = None
@@ -593,8 +607,9 @@ class _ProgramReader:
             "given": self._given_line,
             "guess": partial(self._assumed_line, True),
             "default": partial(self._assumed_line, False),
+            "facts": self._facts_line,
             "symbol": self._symbol_line,
-            "bound": self._bound_line,
+            "bound": lambda line, at: self._declare_size(line, at)[1],
             "class": self._class_line,
             "graph": self._graph_line,
             "func": self._func_line,
@@ -609,33 +624,26 @@ class _ProgramReader:
                 spend(10 + len(line), "the text")
                 statement(line)
             number, line = self._last_line(lines)
-            self._finish(len(line))
+            return self._finish(len(line))
         except TextProblem as problem:
             fail_at(self._path, number, line, problem)
-        assert self._graph is not None
-        path = "" if self._path == "<text>" else self._path
-        traits = replace(FORMAT_TRAITS.get(self._format, Traits()), **self._traits)  # type: ignore[arg-type]  # _TRAITS has the values
-        return Program(
-            self._graph,
-            self._functions,
-            self._symbols,
-            self._format,
-            path,
-            self._given,
-            self._metadata,
-            assumed=self._assumed,
-            traits=traits,
-        )
 
     @staticmethod
     def _last_line(lines: list[str]) -> tuple[int, str]:
         number = max((number for number, line in enumerate(lines, 1) if line.strip()), default=1)
         return number, lines[number - 1]
 
-    def _finish(self, at: int) -> None:
+    def _finish(self, at: int) -> Program:
         self._body.check_closed(at)
         if self._graph is None:
             raise TextProblem("the text ends without a graph", at)
+        path = "" if self._path == "<text>" else self._path
+        program = Program(self._graph, self._functions, self._symbols, self._format, path, self._given, self._metadata)
+        program.assumed = self._assumed
+        program.traits = replace(FORMAT_TRAITS.get(self._format, Traits()), **self._traits)  # type: ignore[arg-type]  # _TRAITS has the values
+        if problem := state_facts(program, self._facts, self._body.facts):
+            raise TextProblem(problem, at)
+        return program
 
     def _statement(self, line: str) -> None:
         if len(line) > MAX_LINE:
@@ -719,13 +727,14 @@ class _ProgramReader:
         self._assumed.append(Assumed(what, value, why, is_guess))
         return end
 
+    def _facts_line(self, line: str, at: int) -> int:
+        self._facts, end = self._body.facts_at(line, at, FACTS)
+        return end
+
     def _symbol_line(self, line: str, at: int) -> int:
         name, end = self._declare_size(line, at)
         self._symbols[name] = self._sizes[name]
         return end
-
-    def _bound_line(self, line: str, at: int) -> int:
-        return self._declare_size(line, at)[1]
 
     def _declare_size(self, line: str, at: int) -> tuple[str, int]:
         match = _SIZE_AT(line, at)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, islice
 
 from irscope.ir.dims import SymDim
-from irscope.ir.graph import Graph, Node, Run, Value, runs
+from irscope.ir.graph import Attr, Graph, Node, Run, Value, runs
 from irscope.ir.places import Loc, Scope
 from irscope.ir.program import ALL_RESULTS, FORMAT_TRAITS, INFERRED, Program, Traits, is_unstated, mentions
 from irscope.ir.spelling import TEXT_VERSION, attrs_text, label_text, loc_text, name_text, op_text, payload_text, quote, scope_text
@@ -117,6 +117,7 @@ class _Printer:
     def __init__(self, names: ValueNames, locations: bool) -> None:
         self.names = names
         self.locations = locations
+        self.facts: Mapping[Value, Mapping[str, Attr]] = {}
         self.scopes: dict[Scope, str] = {}
         self.ops: dict[str, str] = {}
         # By identity: hashing a location would go through all its callers. The location is kept so that its id stays its own.
@@ -142,6 +143,10 @@ class _Printer:
             text += self.loc(node.loc)
         return text
 
+    def facts_lines(self, values: Iterable[Value], indent: str) -> Iterator[str]:
+        """Yield lines with the facts of values, behind the line that defines them."""
+        return (f"{indent}  about {self.names[value]} {attrs_text(self.facts[value])}" for value in values if value in self.facts)
+
     def loc(self, loc: Loc) -> str:
         known = self.locs.get(id(loc))
         if known is None:
@@ -152,7 +157,10 @@ class _Printer:
 def _program_lines(program: Program, locations: bool, limit: int | None) -> Iterator[str]:
     yield from _header_lines(program)
     printer = _Printer(value_names([program.graph, *program.functions.values()]), locations)
+    printer.facts = program.value_facts()
     budget = _Budget(program.node_count if limit is None else max(limit, 0))
+    if facts := program.facts():
+        yield f"facts {attrs_text(facts)}"
     yield from _class_lines(program.graph, "")
     yield f"graph @{label_text(program.graph.name)} {{"
     yield from _body_lines(program.graph, printer, budget)
@@ -261,6 +269,8 @@ def _run_lines(run: Run, printer: _Printer, budget: _Budget, indent: str) -> Ite
         yield from _declaration_lines(graph, printer, indent)
     for node in budget.take(run.nodes):
         yield f"{indent}  {printer.node(node)}"
+        if printer.facts:
+            yield from printer.facts_lines(node.outputs, indent)
     if budget.is_spent:
         yield f"{indent}  # ..."
     elif run.closes:
@@ -276,3 +286,4 @@ def _declaration_lines(graph: Graph, printer: _Printer, indent: str) -> Iterator
         data = graph.data.get(value)
         payload = payload_text(data) if data is not None else ""
         yield f"{indent}  {value.role.value} {printer.names[value]}: {value.type.text}{payload}"
+    yield from printer.facts_lines((*graph.inputs, *graph.weights), indent)

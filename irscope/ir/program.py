@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
+from itertools import chain
 from typing import Final, Literal
 
 from irscope.diagnostics import Diagnostic
@@ -264,6 +266,8 @@ class Assignment:
     """Memory as a compiler assigned it, in bytes."""
 
     buffers: tuple[Assigned, ...]
+    steps: int
+    """Nodes of the graph that it is of; once a pass has erased some it no longer holds."""
     arguments: int
     constants: int
     outputs: int
@@ -362,6 +366,33 @@ class Program:
         """Return what was observed, while it holds for the graph as it is now."""
         return self.observed if self.observed is not None and self.observed.holds(self.graph) else None
 
+    @property
+    def assigned(self) -> Assignment | None:
+        """Return what a compiler assigned, while the graph has the nodes that it is of."""
+        return self.assignment if self.assignment is not None and self.assignment.steps == len(self.graph) else None
+
+    def facts(self) -> dict[str, Attr]:
+        """Return the facts that are not what they usually are."""
+        usual, found = Program(self.graph), {name: getattr(self, name) for name in FACTS if name != "assignment"}
+        facts = {
+            name: tuple(item.items()) if isinstance(item, dict) else item for name, item in found.items() if item != getattr(usual, name)
+        }
+        if self.assigned is not None:
+            facts["assignment"] = tuple((name, getattr(self.assigned, name)) for name in _SUMS)
+        return facts
+
+    def value_facts(self) -> dict[Value, dict[str, Attr]]:
+        """Return the facts of those values that have any."""
+        facts: dict[Value, dict[str, Attr]] = {value: {"cut": cut} for value, cut in self.cuts.items()}
+        for source, result in self.aliased:
+            facts.setdefault(self.graph.inputs[source], {})["donated"] = result
+        for value, part in self.packed.items():
+            facts.setdefault(value, {})["packed"] = (part.scheme, part.of, part.parameters)
+        nodes = [] if self.assigned is None else list(self.graph)
+        for one in () if self.assigned is None else self.assigned.buffers:
+            facts.setdefault(nodes[one.step].outputs[one.output], {})["assigned"] = (one.nbytes, one.dies, one.lies)
+        return facts
+
     def bodies(self) -> Iterator[Graph]:
         """Yield the main graph, then the functions, each with its regions."""
         yield from self.graph.graphs()
@@ -388,6 +419,69 @@ class Program:
 
     def parameters(self) -> Iterator[Value]:
         return (weight for weight in self.weights() if weight.role is Role.PARAMETER)
+
+
+# Facts of which neither nodes nor types tell, as the text form has them: of the program, and of a value, in the spelling of attributes.
+
+_SUMS: Final = ("arguments", "constants", "outputs", "aliased", "temporary")
+_PLACES: Final = ("temporary", "result", "inside")
+
+
+def _is_table(item: Attr) -> bool:
+    return isinstance(item, tuple) and all(map(partial(_are, (str, int)), item)) and len(dict(item)) == len(item)
+
+
+def _are(kinds: Sequence[type], item: Attr) -> bool:
+    """Return whether an item is a tuple of these kinds, of numbers that are not negative."""
+    return isinstance(item, tuple) and [*map(type, item)] == [*kinds] and all(type(one) is not int or one >= 0 for one in item)
+
+
+def _is_cut(item: Attr) -> bool:
+    return isinstance(item, tuple) and all(isinstance(axes, tuple) and all(isinstance(axis, str) for axis in axes) for axes in item)
+
+
+FACTS: Final[Mapping[str, Callable[[Attr], bool]]] = {
+    "has_graph": lambda item: isinstance(item, bool),
+    "uncounted": lambda item: isinstance(item, str),
+    "formulas_from": _is_table,
+    "mesh": _is_table,
+    "assignment": lambda item: _is_table(item) and tuple(name for name, _ in item) == _SUMS,
+}
+"""Facts of a program: its fields of that name, tables as pairs, and the sums of what a compiler assigned."""
+VALUE_FACTS: Final[Mapping[str, Callable[[Attr], bool]]] = {
+    "cut": _is_cut,
+    "donated": lambda item: type(item) is int and item >= 0,
+    "packed": partial(_are, (str, str, int)),
+    "assigned": lambda item: _are((int, int, str), item) and item[2] in _PLACES,
+}
+"""Facts of a value: the axes of the mesh that cut each of its axes, the number of the result that it is donated to, the scheme of a packed
+weight with the weight that it is of and its parameters, and the bytes, the last step and the place that a compiler gave it."""
+
+
+def state_facts(program: Program, facts: Mapping[str, Attr], of_values: Mapping[Value, Mapping[str, Attr]]) -> str:
+    """Give a program the facts that a text states. Return what contradicts the graph, else nothing."""
+    for name, item in facts.items():
+        if name != "assignment":
+            setattr(program, name, dict(item) if FACTS[name] is _is_table else item)
+    graph, made = program.graph, {name: {value: of[name] for value, of in of_values.items() if name in of} for name in VALUE_FACTS}
+    program.cuts = made["cut"]
+    for value, cut in program.cuts.items():
+        strange = [axis for axis in chain(*cut) if axis not in program.mesh]
+        rank = len(value.type.shape) if isinstance(value.type, TensorType) and value.type.shape is not None else len(cut)
+        if strange or len(cut) > rank:
+            return f"the mesh has no axis {strange[0]!r}" if strange else f"a value of {rank} axes is cut along {len(cut)}"
+    places = {value: place for place, value in enumerate(graph.inputs)}
+    if any(value not in places or result >= len(graph.outputs) for value, result in made["donated"].items()):
+        return "only an input is donated, to a result that the graph has"
+    program.aliased = tuple((places[value], result) for value, result in made["donated"].items())
+    program.packed = {value: PackedPart(*part) for value, part in made["packed"].items()}
+    results = {value: (step, place) for step, node in enumerate(graph) for place, value in enumerate(node.outputs)}
+    if not results.keys() >= made["assigned"].keys() or bool(made["assigned"]) != ("assignment" in facts):
+        return "memory is assigned to results of the graph's own nodes, and the facts have the sums of it"
+    if "assignment" in facts:
+        buffers = tuple(Assigned(*results[value], *given) for value, given in made["assigned"].items())
+        program.assignment = Assignment(buffers, len(graph), **dict(facts["assignment"]))
+    return ""
 
 
 # Types that a file does not state. A text states those of all results; the line `meta "inferred"` names the ones that the file did not.

@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar
 
-from irscope.devices.catalogue import all_devices
+from irscope.devices.catalogue import all_devices, target_of
 from irscope.devices.profile import DeviceProfile
 from irscope.diagnostics import Diagnostic
 from irscope.errors import Cancelled, IrscopeError, LoadError, UsageError
@@ -44,7 +44,7 @@ from irscope.passes.lifetimes.timeline import Footprint, Held, Timeline
 from irscope.passes.lifetimes.xla import XlaMemory
 from irscope.passes.memory.cuda import CudaMemory, DeviceMemory
 from irscope.passes.memory.curve import LifetimeModel
-from irscope.passes.memory.liveness import Liveness
+from irscope.passes.memory.liveness import Liveness, xla_fits
 from irscope.passes.ort.memory import OrtMemory
 from irscope.passes.ort.present import limited
 from irscope.passes.patterns.arch import Arch
@@ -338,7 +338,7 @@ class _Maker:
             plan = self.ctx.get(XlaMemory())
             total, runtime = plan.total, "XLA, as it assigned it" if plan.is_exact else "XLA, by the rules of its CPU compiler"
             runtime += f", on each of {plan.devices} devices; time and cost are those of all" if plan.devices > 1 else ""
-            return _Counters(runtime, total, total, NOT_KNOWN, None)
+            return _Counters(runtime, total, total, NOT_KNOWN, xla_fits(plan, target_of(self.ctx.settings)))
         memory = self.ctx.get(CudaMemory(model=self.lifetime))
         is_known = self.program.traits.runtime is not Runtime.UNKNOWN
         runtime = f"PyTorch {'.'.join(map(str, memory.target.torch))}" if is_known or memory.central is not None else ""

@@ -446,8 +446,8 @@ class XlaMemory(Analysis[FusedPlan]):
 
     def compute(self, graph: Graph, ctx: PassContext) -> FusedPlan:
         types, program = ctx.get(Shapes), ctx.program
-        if program.assignment is not None:
-            return assigned(graph, program.assignment)
+        if program.assigned is not None:
+            return assigned(graph, program.assigned)
         plan = plan_fused(graph, types, program.aliased, _sharding(ctx), _Simplified)
         plan.devices = math.prod(program.mesh.values())
         return plan

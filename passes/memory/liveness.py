@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from irscope.devices import Target, target_of
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.immutable import immutable
 from irscope.ir.dims import dim_max, total_of
@@ -39,6 +40,7 @@ from irscope.passes.memory.cuda import (
     DeviceMemory,
     counters_notes,
     counters_summary,
+    fitting,
     headline,
     inferred_lives,
     peak_summary,
@@ -139,7 +141,7 @@ class Liveness(Analysis[Timeline]):
         if ctx.program.training is not None:
             return _step_counters(ctx.get(TrainingMemory()))
         if result.model == "xla":
-            return _xla_counters(ctx.get(XlaMemory()))
+            return _xla_counters(ctx.get(XlaMemory()), target_of(ctx.settings))
         return _ort_counters(result, ctx) if result.model == "ort" else _cuda_counters(ctx.get(CudaMemory(model=self.model)))
 
 
@@ -223,8 +225,17 @@ def _ort_counters(result: Timeline, ctx: PassContext) -> _Counters:
     return _Counters((), {}, peak, ort.summary(plan), ort.series(plan), ort.notes(plan))
 
 
-def _xla_counters(plan: FusedPlan) -> _Counters:
-    return _Counters((), {}, {}, {"xla": plan.summary()}, (), (plan.note,))
+def _xla_counters(plan: FusedPlan, target: Target) -> _Counters:
+    fits = xla_fits(plan, target)
+    summary: dict[str, object] = {"device": target.device.name, "torch": None, "xla": plan.summary()}
+    return _Counters((), {} if fits is None else {"fits": fits}, {}, summary, (), (plan.note,))
+
+
+def xla_fits(plan: FusedPlan, target: Target) -> Quantity | None:
+    """Return whether a program that XLA compiles fits on a device; None where its memory is not known."""
+    room, total = target.device.room_bytes, plan.total
+    likely, low, high = (end if isinstance(end, int) else None for end in (total.value, total.lo, total.hi))
+    return None if room is None or likely is None else fitting(likely <= room, target, low, high, total)
 
 
 def activation_peak(result: Timeline) -> Quantity | int | str | None:

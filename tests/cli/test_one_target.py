@@ -47,6 +47,10 @@ FILES: dict[str, tuple[str, Mapping[str, int]]] = {
     "onnx recurrent": ("models/lstm.onnx", {"batch": 2, "length": 8}),
     "torchscript": ("models/net.pt", {}),
     "pt2": ("models/net.pt2", {}),
+    "jax": ("../tests/data/jax/gpt_scan.mlir.gz", {}),
+    "jax, donated": ("../tests/data/jax/mlp_sgd.mlir.gz", {}),
+    "jax, sharded": ("../tests/data/jax/sharded/fsdp_step.mlir.gz", {}),
+    "jax, compiled": ("../tests/data/jax/dump/retention.cpu_after_optimizations-buffer-assignment.txt", {}),
 }
 WILD = (
     "yolo_grid text_mask text_axes text_slices vad_arithmetic vad_flag vad_squeeze speech_reshape loop_trips scan_frames sequence_length "

@@ -176,13 +176,6 @@ def test_work_of_small_programs(what: str, tmp_path: Path) -> None:
     assert (summary["cost_analysis_flops"].value, summary["cost_analysis_transcendentals"].value) == (flops, functions)
 
 
-def test_work_that_is_not_known_is_unknown(tmp_path: Path) -> None:
-    body = "%0 = stablehlo.custom_call @nobody(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>\nreturn %0 : tensor<4x8xf32>"
-    summary = irscope.run(opened(main(body), tmp_path), "xla-memory")["xla-memory"].report().summary
-    assert summary["cost_analysis_flops"].value is None
-    assert summary["cost_analysis_flops"].provenance is Provenance.UNKNOWN
-
-
 @pytest.mark.parametrize("name", ["gpt_scan", "gpt_scan_grad"])
 def test_a_loop_counts_as_often_as_it_runs(name: str) -> None:
     """XLA counts its body once; six layers are run."""
@@ -357,7 +350,7 @@ def test_what_the_library_of_the_compiler_takes_in(what: str, tmp_path: Path) ->
     assert sum(storage.size for storage in plan.storages if storage.size == 64 * 128 * 4 and not storage.is_output) == stored
 
 
-@every("suffix", [".mlir.gz", ".jaxexport"])
+@every("suffix", [".mlir.gz", ".generic.mlir.gz", ".jaxexport"])
 def test_a_sharded_program_has_the_memory_of_one_device(suffix: str) -> None:
     """w1 is cut by columns in 2, w2 by rows in 2, x by rows in 4: the second product leaves partial sums on 2 devices."""
     plan = irscope.run(irscope.load(DATA / f"sharded_mlp{suffix}"), "xla-memory")["xla-memory"].value
@@ -517,20 +510,17 @@ def test_case_is_a_chain_of_branches(tmp_path: Path) -> None:
     assert {"math.add", "math.mul", "math.sub"} <= set(inside)
 
 
-def test_memory_has_no_upper_end_where_an_operation_is_not_known(tmp_path: Path) -> None:
-    body = "%0 = stablehlo.custom_call @mystery(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>\nreturn %0 : tensor<4x8xf32>"
-    summary = irscope.run(opened(main(body), tmp_path), "xla-memory")["xla-memory"].report().summary
-    assert summary["temp_bytes"].hi is None
-    assert summary["temp_bytes"].note
-
-
 def test_what_is_not_known_is_named_and_never_free(tmp_path: Path) -> None:
     body = "%0 = stablehlo.custom_call @mystery(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>\nreturn %0 : tensor<4x8xf32>"
     model = opened(main(body), tmp_path)
     assert [node.op for node in model.graph] == ["custom_call.mystery"]
-    report = irscope.run(model, "flops")["flops"].report()
-    assert report.coverage is not None
-    assert report.coverage.unknown == ("custom_call.mystery",)
+    results = irscope.run(model, "flops,xla-memory")
+    coverage, summary = results["flops"].report().coverage, results["xla-memory"].report().summary
+    assert coverage is not None
+    assert coverage.unknown == ("custom_call.mystery",)
+    assert (summary["cost_analysis_flops"].value, summary["cost_analysis_flops"].provenance) == (None, Provenance.UNKNOWN)
+    assert summary["temp_bytes"].hi is None
+    assert summary["temp_bytes"].note
 
 
 # -- the portable artifact, and the generic form

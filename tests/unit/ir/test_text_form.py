@@ -34,6 +34,8 @@ default "batch" "1" ""
 symbol batch [1,64]
 symbol ?nonzero_3 [0,*]
 bound heads [2,16]
+facts {uncounted="why", mesh=[["data", 2]], \
+assignment=[["arguments", 9], ["constants", 0], ["outputs", 4], ["aliased", 4], ["temporary", 8]]}
 class "" "ResNet"
 class layer1/0 "BasicBlock"
 graph @main {
@@ -43,11 +45,14 @@ graph @main {
   param %conv1.weight: f32[64,3,7,7] = file("w.bin", 0, 37632, "storage-key")
   buffer %bn1.running_mean: f32[64]
   const %shape: i64[2] = [1, -1]
+  about %x {cut=[["data"], []], donated=1}
+  about %conv1.weight {packed=["gptq", "conv1", 9408]}
   %0: f32[batch,64,112,112] = nn.conv(%x, %conv1.weight, _) {stride=[2, 2], pad=[3, 3]} @conv1 !"aten::conv2d" \
 ("model.py":12 forward "x = self.conv1(x)") < ("train.py":3)
   %a: f32[2], %"b:0": f32[2] = view.split(%0) {inplace=0} @layer1/0/split#2
   cf.check(%x)
   %1: f32[4] = cf.if(%c) @gate
+  about %1 {assigned=[16, 6, "temporary"]}
   region then {
     return %a
   }
@@ -459,6 +464,10 @@ def test_an_error_shows_file_line_column_and_a_caret() -> None:
         ("param %w: f32[2] = [1, b]", 20, "a list of values may only hold numbers"),
         ('param %w: f32[2] = file("w", -1, 2)', 20, "data is a list of values, or file"),
         ("param %w: f32[2] trailing", 18, "nothing more was expected on this line"),
+        # facts
+        ("about %q {cut=[]}", 7, "%q is not defined up to here"),
+        ("about %x {cut=[1]}", 10, "the fact 'cut' is unknown or of another kind; known: cut, donated, packed, assigned"),
+        ("about %x cut=[]", 10, "nothing more was expected on this line"),
         # nodes
         ("%y: f32[2] = (%x)", 14, "an operator is missing"),
         ("%y: f32[2] = a (%x)", 15, "the inputs are missing"),
@@ -542,6 +551,10 @@ def test_mistakes_inside_a_graph(line: str, column: int, what: str) -> None:
         (f"{HEAD}{TAIL}func @f {{\nreturn\n}}\nfunc @f {{\n", "9:6", "the function 'f' is defined twice"),
         (f"{HEAD}{TAIL}junk\n", "6:1", "there is no statement 'junk'"),
         (f"{HEAD}{TAIL}}}\n", "6:1", "there is no open graph"),
+        (f"{HEAD}  about %x {{cut=[['d']]}}\n{TAIL}".replace("'", '"'), "6:2", "the mesh has no axis 'd'"),
+        (f"{HEAD}  about %x {{donated=1}}\n{TAIL}", "6:2", "only an input is donated, to a result"),
+        (f'{HEAD}  about %x {{assigned=[1, 2, "result"]}}\n{TAIL}', "6:2", "memory is assigned to results of the graph's own nodes"),
+        ("irscope 1\nfacts {mesh=[[1, 2]]}\n", "2:7", "the fact 'mesh' is unknown or of another kind"),
         (HEAD, "3:19", "the text ends, but @g was not closed with }"),
         (HEAD + "  return %x\n\n", "4:12", "the text ends, but @g was not closed with }"),
         (HEAD + "  a()\n  region then {\n    return\n", "6:11", "the text ends, but region then was not closed with }"),
