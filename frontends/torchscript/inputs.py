@@ -296,7 +296,7 @@ _INPUT = object()
 def find_use(source: Source, constants: Sequence[Item], module: ScriptObject, method: Function, name: str) -> Use | None:
     """Return the first layer that the input of this name reaches; None where there is none."""
     try:
-        _Follower(source, constants).run(method, {method.params[0]: module, name: _INPUT}, 0)
+        _Follower(source, constants).run(method, {**dict.fromkeys(method.params[:1], module), name: _INPUT}, 0)
     except _Reached as reached:
         return reached.use
     return None
@@ -373,7 +373,7 @@ class _Follower:
         path = dotted(node.func) or ""
         args = [self._eval(arg, env, depth) for arg in node.args]
         if path in ("annotate", "unchecked_cast"):
-            return args[1]
+            return args[-1] if args else None
         if path == "getattr" and len(args) == 2:
             return args[0].attrs.get(str(args[1])) if isinstance(args[0], ScriptObject) else None
         reached = any(arg is _INPUT or (isinstance(arg, list) and _INPUT in arg) for arg in args)

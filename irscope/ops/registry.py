@@ -130,6 +130,17 @@ def find_op(name: str) -> OpSpec | None:
     return spec if spec is not None else registry.get(name)
 
 
+def spec_of(node: Node) -> OpSpec | None:
+    """Return the record of a node's operator; None also for a use that lacks an operand, as only a damaged file has it."""
+    spec = find_op(node.op)
+    if spec is not None:
+        inputs = node.inputs
+        for place in spec.needed:
+            if place >= len(inputs) or inputs[place] is None:
+                return None
+    return spec
+
+
 def control_of(node: Node) -> Control | None:
     """Return which bodies a node runs; None for all but control flow."""
     spec = find_op(node.op)
@@ -161,7 +172,7 @@ def has_bodies(graph: Graph) -> bool:
 
 def roles_of(node: Node) -> frozenset[OpRole]:
     """Return the parts that a node's operator plays in patterns; one without a record plays none."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return frozenset() if spec is None else spec.roles
 
 
@@ -172,11 +183,11 @@ def plays(node: Node, *roles: OpRole) -> bool:
 
 def factors_of(node: Node) -> Factors | None:
     """Return which operands a matrix product multiplies; None for all other nodes."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return None if spec is None else spec.factors
 
 
 def attention_of(node: Node) -> FusedAttention | None:
     """Return which operands of a whole attention are what; None for all other nodes."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return None if spec is None else spec.attention

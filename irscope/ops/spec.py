@@ -571,6 +571,12 @@ class OpSpec:
         return {param.name: index for index, param in enumerate(self.schema.operands)}
 
     @cached_property
+    def needed(self) -> tuple[int, ...]:
+        """Places of the operands that every use has."""
+        operands = enumerate(self.schema.operands)
+        return tuple(place for place, one in operands if one.kind == "Tensor" and not one.optional and not one.variadic)
+
+    @cached_property
     def defaults(self) -> dict[str, Attr]:
         """Attributes that have a default."""
         return {param.name: cast("Attr", param.default) for param in self.schema.attrs if param.default is not None}

@@ -14,7 +14,7 @@ from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.program import Runtime
 from irscope.ops.cost import FREE, Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import find_op, plays
+from irscope.ops.registry import plays, spec_of
 from irscope.ops.spec import Family
 from irscope.passes.advice.finding import SOURCES, Enquiry, Finding, Source, load_plugins
 from irscope.passes.cost.count import Costs, NodeCosts
@@ -205,7 +205,7 @@ def dead_nodes(ask: Enquiry) -> Iterator[Finding]:
     dead: list[Node] = []
     gone: set[Node] = set()
     for node in reversed(list(ask.ctx.program.graph)):
-        spec = find_op(node.op)
+        spec = spec_of(node)
         may_go = spec is not None and not (spec.has_effect or spec.writes or node.regions or "inplace" in node.attrs)
         if may_go and all(user in gone for value in node.outputs for user in value.users or ()):
             gone.add(node)

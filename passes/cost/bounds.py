@@ -17,7 +17,7 @@ from irscope.ir.graph import Attr, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole, Packing
-from irscope.ops.registry import find_op, plays
+from irscope.ops.registry import plays, spec_of
 from irscope.ops.spec import Family, OpSpec
 from irscope.passes.cost.count import MEASURES, Certainty, Entry
 from irscope.passes.graph.alias import Aliases
@@ -240,7 +240,7 @@ class Bounder:
         cost, runs = self._least(entry), self.number(entry.runs)
         if cost is None or runs is None:
             return _unbounded(entry, name, _open_sizes(entry))
-        family = spec.family if (spec := find_op(node.op)) is not None else None
+        family = spec.family if (spec := spec_of(node)) is not None else None
         launch = self._launch(entry, family)
         is_copied = self.rates.in_session and family is Family.VIEW and not plays(node, OpRole.RESHAPE)
         if entry.certainty is Certainty.FREE and not is_copied:
@@ -283,7 +283,7 @@ class Bounder:
         products = int_or_zero(cost.matmul)
         if products:
             filters = [self.types.type_of(value).shape if value is not None else None for value in node.inputs[1:3]]
-            products = round((products - min(int_or_zero(cost.masked), products)) / saved(find_op(node.op), filters, node.attrs))
+            products = round((products - min(int_or_zero(cost.masked), products)) / saved(spec_of(node), filters, node.attrs))
             if self.is_fused and any(is_dequantized(value) for value in node.inputs):
                 name = "u8i8"
         rate = self.rates.product(name, kernel) if products else None
@@ -306,7 +306,7 @@ class Bounder:
 
     def elements(self, node: Node) -> str:
         """Return the element types a node computes in, as device files call them: of a product of integers those of both sides."""
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if spec is not None and spec.family is Family.QUANTIZATION:
             given = (self.types.type_of(value) for value in node.inputs if value is not None)
             sides = [type_ for type_ in given if isinstance(type_, TensorType) and len(type_.shape or ()) > 1]
@@ -322,7 +322,7 @@ class Bounder:
         sides = [shape for value in node.inputs if len(shape := self.types.type_of(value).shape or ()) > 2]
         weight = sides[1] if len(sides) > 1 else (0, 0)
         is_deep = weight[1] == 1 and node.attrs.get("groups", 1) != 1
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if spec is not None and _unfolds(spec):
             return "unfolded_depthwise" if is_deep else "unfolded"
         if is_deep:
@@ -396,7 +396,7 @@ class Bounder:
 
     def _session_seconds(self, node: Node, cost: Cost, kernel: str) -> float | None:
         """Return what a session's kernel takes beside its products, by elements; None where that was not measured."""
-        rates, spec = self.device.session_elements, find_op(node.op)
+        rates, spec = self.device.session_elements, spec_of(node)
         if not self.rates.in_session or spec is None:
             return None
         counts = [self.elements_of(value) for value in (*node.inputs, *node.outputs) if value is not None]
@@ -469,7 +469,7 @@ def _integer_product_dtypes(left: TensorType, right: TensorType) -> str:
 
 def is_dequantized(value: Value | None) -> bool:
     """Return whether a value stands for integers, with which a runtime may compute instead."""
-    spec = find_op(value.node.op) if value is not None and value.node is not None else None
+    spec = spec_of(value.node) if value is not None and value.node is not None else None
     return spec is not None and spec.family is Family.QUANTIZATION
 
 

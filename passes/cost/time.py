@@ -18,7 +18,7 @@ from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.program import Program
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import find_op, plays
+from irscope.ops.registry import plays, spec_of
 from irscope.ops.spec import Family
 from irscope.passes.cost.bounds import COMPUTE, FREE, LAUNCH, MEMORY, Bounds, NodeBound, is_dequantized
 from irscope.passes.cost.bounds import UNKNOWN as BOUND_UNKNOWN
@@ -175,7 +175,7 @@ class Timer:
         if known is not None:
             return known[1]
         use = Use(
-            find_op(node.op),
+            spec_of(node),
             node.attrs,
             operands,
             results,
@@ -231,7 +231,7 @@ class Timer:
 
 def _is_measured(bound: NodeBound, device: DeviceProfile) -> bool:
     """Return whether a product of integers, or of packed weights, has a kernel that was measured in ONNX Runtime."""
-    spec = find_op(bound.node.op)
+    spec = spec_of(bound.node)
     return spec is not None and spec.family is Family.QUANTIZATION and bound.dtype in device.sessions.get("product", {})
 
 

@@ -11,7 +11,7 @@ from irscope.ir.graph import Facet, Graph, Node, Value
 from irscope.ir.program import Observed
 from irscope.ir.types import Layout, TensorType, Type, tensor
 from irscope.ops.layouts import result_strides, row_major, strides_rule
-from irscope.ops.registry import find_op
+from irscope.ops.registry import spec_of
 from irscope.ops.spec import OpCall, OpSpec
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.inference.shapes import Shapes
@@ -140,7 +140,7 @@ class _Finder:
         self.found = Aliases(strides)
 
     def visit(self, node: Node) -> None:
-        spec = find_op(node.op)
+        spec = spec_of(node)
         written = written_operand(node)
         if spec is not None and spec.aliases:
             self._by_schema(node, spec, written)

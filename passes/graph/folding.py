@@ -18,7 +18,7 @@ from irscope.ir.graph import WEIGHT_ROLES, Attr, Graph, Node, Role, Value
 from irscope.ir.places import Computed, Payload
 from irscope.ir.types import TensorType, Type
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import find_op, plays
+from irscope.ops.registry import plays, spec_of
 from irscope.ops.spec import OpCall, OpSpec
 from irscope.ops.values import from_bytes, settle, static_shape
 from irscope.passkit.base import PassContext, Transform
@@ -64,7 +64,7 @@ def source_of(value: Value | None) -> Source | None:
 
 def _writes(node: Node) -> bool:
     """Return whether a node changes one of its operands."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return "inplace" in node.attrs or spec is None or bool(spec.writes)
 
 
@@ -262,7 +262,7 @@ def fold_weights(node: Node, largest: int) -> bool:
 
     Not where the results are larger than what is read and more than a page: that would make the file larger.
     """
-    graph, spec = node.graph, find_op(node.op)
+    graph, spec = node.graph, spec_of(node)
     if graph is None or spec is None or spec.evaluate is None or spec.random or spec.has_effect or spec.writes or node.regions:
         return False
     sources = tuple(source_of(value) for value in node.inputs)

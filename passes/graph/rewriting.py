@@ -13,7 +13,7 @@ from irscope.immutable import immutable
 from irscope.ir.graph import Attr, Graph, Names, Node, Value
 from irscope.ir.places import Literal
 from irscope.ir.splicing import body_names, copy_before
-from irscope.ops.registry import callee_of, find_op
+from irscope.ops.registry import callee_of, spec_of
 from irscope.passes.graph.alias import Alias, written_operand
 from irscope.passes.graph.transforms import DeadCode, Fold, has_effect
 from irscope.passkit.base import PassContext, Transform
@@ -111,13 +111,14 @@ def _made_by(value: Value | None, op: str) -> Node | None:
 
 
 def _is_plain(node: Node) -> bool:
-    return "inplace" not in node.attrs and len(node.outputs) == 1
+    return "inplace" not in node.attrs and len(node.outputs) == 1 and spec_of(node) is not None
 
 
 def _same_twice(node: Node) -> Node | None:
     """Return the node of the same operator that makes the operand, where all three types are one."""
     inner = _made_by(node.inputs[0], node.op) if _is_plain(node) and len(node.inputs) == 1 else None
-    return inner if inner is not None and inner.inputs[0] is not None and inner.inputs[0].type is node.outputs[0].type else None
+    operand = inner.inputs[0] if inner is not None and inner.inputs else None
+    return inner if operand is not None and operand.type is node.outputs[0].type else None
 
 
 def _same_operand(node: Node) -> Value | None:
@@ -268,7 +269,7 @@ class CommonSubexpressions(Transform):
 
 def _key_of(node: Node) -> Hashable | None:
     """Return what tells a node from those that compute something else; None for one that may not be left out."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     if spec is None or spec.random or node.regions or spec.control is not None or not node.outputs or has_effect(node, {}):
         return None
     return node.op, tuple(sorted((key, _typed(value)) for key, value in node.attrs.items())), node.inputs, len(node.outputs)

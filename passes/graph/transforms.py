@@ -15,7 +15,7 @@ from irscope.ir.splicing import body_names, root_of, splice
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.ir.verify import verify
 from irscope.ops.facts import Control
-from irscope.ops.registry import control_of, find_op
+from irscope.ops.registry import control_of, spec_of
 from irscope.ops.values import is_symbolic
 from irscope.passes.graph.folding import fold_weights
 from irscope.passes.inference.engine import Inferred
@@ -90,7 +90,7 @@ def has_effect(node: Node, bodies: dict[Graph, bool]) -> bool:
         return True
     if any(bodies.get(region, True) for region in node.regions):
         return True
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return spec is None or spec.has_effect or bool(spec.writes)
 
 
@@ -173,7 +173,7 @@ def _runs_often(body: Graph) -> bool:
 
 
 def _can_fold(node: Node, values: dict[Value, np.ndarray[Any, Any]], limit: int) -> bool:
-    spec = find_op(node.op)
+    spec = spec_of(node)
     if spec is None or spec.random or spec.has_effect or spec.writes or "inplace" in node.attrs or node.regions or not node.outputs:
         return False
     for output in node.outputs:

@@ -14,7 +14,7 @@ from irscope.ir.graph import Node, Value
 from irscope.ir.places import Loc
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import factors_of, find_op, plays
+from irscope.ops.registry import factors_of, plays, spec_of
 from irscope.ops.spec import Family
 from irscope.passes.graph.alias import Aliases, written_operand
 from irscope.passes.inference.engine import Inferred
@@ -155,7 +155,7 @@ class Finder:
 
     def _over_operand(self, step: int, node: Node) -> None:
         """An elementwise result may reuse the storage of an operand that is dead afterwards."""
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if spec is None or spec.family is not Family.ELEMENTWISE or len(node.outputs) != 1 or written_operand(node) is not None:
             return
         name = node.source.rpartition("::")[2].partition(".")[0]

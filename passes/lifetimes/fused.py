@@ -17,7 +17,7 @@ from irscope.immutable import mutable
 from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import Control, OpRole
-from irscope.ops.registry import control_of, find_op
+from irscope.ops.registry import control_of, roles_of, spec_of
 from irscope.ops.spec import Family
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.kernels import Fusion, Library, Step
@@ -155,7 +155,7 @@ class Body(Values):
 
     def _changed(self, node: Node) -> list[Value]:
         """Return the operands over which a node writes."""
-        if OpRole.WRITE_PART in self.roles(node):
+        if OpRole.WRITE_PART in roles_of(node):
             return [self.root(value) for value in self.reads(node)[:1]]
         if control_of(node) is not Control.LOOP or not node.regions:
             return []
@@ -197,13 +197,13 @@ class Body(Values):
         makes: list[tuple[object, int]] = [(output, self.size(output)) for output in node.outputs if output not in self.roots]
         before = [*self._gathers(node, reads), *self._operand_copies(node, reads)]
         inner: list[tuple[object, int]] = []
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if spec is not None and self.multiplies(node) and makes:
             if self._widened(node) and self._wide_result(makes[0]) > makes[0][1]:
                 inner.append((("product", node, 0), self._wide_result(makes[0])))
             elif is_convolution(node) and self._is_made_turned(node):
                 inner.append((("product", node, 2), makes[0][1]))
-        elif node.op == SCATTERED and makes:
+        elif spec is not None and node.op == SCATTERED and makes:
             before, reads = self._scattered(node, reads)
         elif control_of(node) is Control.LOOP and not self.is_loose:
             table: tuple[str, Node, int] = ("tuple", node, 0)
@@ -327,7 +327,7 @@ class Body(Values):
     def _written_over(self, node: Node, kernel: Step | None = None) -> frozenset[object]:
         """Stored values of which the kernel reads each element where it writes one: it may lie where they did."""
         kernel = kernel or node
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if spec is None or self.is_loose:
             return frozenset()
         if node.op == SCATTERED:
@@ -503,7 +503,7 @@ def plan_fused(
     products = [one.size for one in plan.storages if not one.is_output and body.is_product(one.tenants[0][0].node)]
     largest = max(products, default=0)
     plan.low = largest if largest > max(results, default=0) else 0
-    is_known = all(find_op(node.op) is not None for node in graph.walk())
+    is_known = all(spec_of(node) is not None for node in graph.walk())
     plan.high = max(plan.temporary + ALIGNMENT * len(shared), _most(graph, types, pairs, results, body.parts)) if is_known else None
     if sharding is not None:
         plan.exchanges = sharding.exchanges

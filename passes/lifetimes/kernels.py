@@ -18,7 +18,7 @@ from irscope.ir.graph import Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
 from irscope.ops.general import LIBRARY_OPERATORS, LIBRARY_REDUCTIONS, LIBRARY_WINDOWS, PADDED
-from irscope.ops.registry import find_op
+from irscope.ops.registry import roles_of, spec_of
 from irscope.ops.spec import Family
 from irscope.passes.lifetimes.values import FUSED, Values
 
@@ -83,7 +83,7 @@ class Fusion:
     def _from_results(self) -> list[Step]:
         """Return what is needed in the order in which a walk from the results, first operands first, leaves it."""
         found: dict[Step, None] = {}
-        ends = [step for step in self._reads if isinstance(step, Node) and (step.regions or find_op(step.op) is None)]
+        ends = [step for step in self._reads if isinstance(step, Node) and (step.regions or spec_of(step) is None)]
         made = [self._as_read(value, node, False) for value in self._body.graph.outputs if (node := self._maker(value)) is not None]
         waiting = [(step, False) for step in reversed([*made, *ends])]
         while waiting:
@@ -121,7 +121,7 @@ class Fusion:
         """Return whether an operator can be computed in the kernel of another one."""
         if not isinstance(step, Node):
             return step[0] == "as"
-        spec = find_op(step.op)
+        spec = spec_of(step)
         return (
             spec is not None
             and self._body.family(step) in FUSED
@@ -143,7 +143,7 @@ class Fusion:
 
     def _is_apart(self, node: Node) -> bool:
         """Return whether a concatenation stays by itself, as it has many operands or joins long rows."""
-        roles, type_ = self._body.roles(node), self._body.types.type_of(node.outputs[0])
+        roles, type_ = roles_of(node), self._body.types.type_of(node.outputs[0])
         if OpRole.CONCATENATE not in roles or not isinstance(type_, TensorType) or not type_.shape:
             return False
         axis, last = node.attrs.get("axis"), len(type_.shape) - 1
@@ -153,14 +153,14 @@ class Fusion:
     def _is_dear(self, step: Step) -> bool:
         if not isinstance(step, Node):
             return False
-        spec = find_op(step.op)
+        spec = spec_of(step)
         if spec is None or spec.family is Family.REDUCTION or self._body.is_dear(step, spec):
             return True
         return spec.family is Family.INDEXING and OpRole.LOOKUP in spec.roles and self._body.elements(step.outputs[0]) > 1
 
     def _is_widening(self, step: Step) -> bool:
         """Return whether elements become larger, which is always done again."""
-        if not isinstance(step, Node) or OpRole.CONVERT not in self._body.roles(step) or step.inputs[0] is None:
+        if not isinstance(step, Node) or OpRole.CONVERT not in roles_of(step) or step.inputs[0] is None:
             return False
         return self._body.size(step.inputs[0]) < self._body.size(step.outputs[0])
 
@@ -169,7 +169,7 @@ class Fusion:
 
     def _reuses(self, user: Step, step: Step) -> bool:
         """Return whether an operator reads elements of another one several times (ReusesOperandElements)."""
-        return isinstance(user, Node) and OpRole.SPREAD in self._body.roles(user)
+        return isinstance(user, Node) and OpRole.SPREAD in roles_of(user)
 
     def _sizes_of(self, step: Step) -> object:
         if not isinstance(step, Node):
@@ -180,14 +180,14 @@ class Fusion:
     def _keeps_places(self, user: Step, step: Step) -> bool:
         """Return whether an operator reads elements at the places at which it makes its own, so that they are emitted once for both."""
         if isinstance(user, Node):
-            return OpRole.TRANSPOSE in self._body.roles(user) or self._sizes_of(user) == self._sizes_of(step)
+            return OpRole.TRANSPOSE in roles_of(user) or self._sizes_of(user) == self._sizes_of(step)
         return user[0] == "copy" or self._sizes_of(user) == self._sizes_of(step)
 
     def _breaks(self, step: Step) -> bool:
         """Return whether an operator begins a block of code, behind which nothing is known of what was computed (OpInvalidatesCache)."""
         if not isinstance(step, Node):
             return False
-        spec, roles = find_op(step.op), self._body.roles(step)
+        spec, roles = spec_of(step), roles_of(step)
         return step.op == PADDED or OpRole.CONCATENATE in roles or (spec is not None and spec.family is Family.REDUCTION)
 
     # -- fusion ---------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class Fusion:
         for step in reversed(self._order):
             if self._users.get(step):
                 inside[step] = self._grown(step)
-            elif isinstance(step, Node) and (step.regions or find_op(step.op) is None):
+            elif isinstance(step, Node) and (step.regions or spec_of(step) is None):
                 inside[step] = [step]
         for root, members in inside.items():
             made = root[1] if isinstance(root, tuple) else root
@@ -302,11 +302,11 @@ class Fusion:
         return not self._reduces(step) or sum(map(self._reduces, members)) <= _REDUCTIONS
 
     def _reduces(self, step: Step) -> bool:
-        spec = find_op(step.op) if isinstance(step, Node) else None
+        spec = spec_of(step) if isinstance(step, Node) else None
         return spec is not None and spec.family is Family.REDUCTION
 
     def _is_emitted_often(self, step: Step, count: int, own: int) -> bool:
-        if isinstance(step, Node) and OpRole.SPREAD in self._body.roles(step):
+        if isinstance(step, Node) and OpRole.SPREAD in roles_of(step):
             return False
         readers = own + sum(self._inside[user].get(step, 1) if user in self._inside else 1 for user in self._users[step] if user) - 1
         readers += None in self._users[step]
@@ -402,15 +402,15 @@ class Library:
 
     def _has(self, node: Node) -> bool:
         """Return whether the library has an operator, for these sizes and element types."""
-        spec, types = find_op(node.op), [self.type_of(value) for value in (*node.inputs, *node.outputs) if value is not None]
+        spec, types = spec_of(node), [self.type_of(value) for value in (*node.inputs, *node.outputs) if value is not None]
         if spec is None or node.regions or len(node.outputs) != 1 or not all(_is_float(type_) for type_ in types):
             return False
         if OpRole.SPREAD in spec.roles:
             axes = node.attrs.get("axes")
             return isinstance(axes, tuple) and list(axes) == sorted(axes)
-        if spec.family is Family.CONTRACTION:
+        if spec.family is Family.CONTRACTION and len(node.inputs) > 1:
             return self._has_product(node)
-        if _is_convolution(node):
+        if spec.family is Family.CONVOLUTION:
             return self._has_convolution(node)
         if node.op == LIBRARY_WINDOWS and not _is_tiled(node):
             return False
@@ -429,22 +429,14 @@ class Library:
         x, kernel, made = (
             _sizes_of(self.type_of(value)) for value in (node.inputs[0], node.inputs[1], node.outputs[0]) if value is not None
         )
-        of_x, of_w, of_y = (_numbers(node, name) for name in ("axes_x", "axes_w", "axes_y"))
-        if not len(x) == len(of_x) == len(of_w) == len(of_y) == _AXES or node.attrs.get("batch_groups", 1) != 1 or _is_stretched(node):
+        of_x, of_w, of_y = orders = [_numbers(node, name) for name in ("axes_x", "axes_w", "axes_y")]
+        if len(x) != _AXES or any(sorted(order) != [*range(_AXES)] for order in orders):
+            return False
+        if node.attrs.get("batch_groups", 1) != 1 or _is_stretched(node):
             return False
         if max(x[of_x[1]], made[of_y[1]]) <= _LEAST_CHANNELS:
             return False
         return all(made[y] <= x[at] and kernel[w] <= x[at] for at, w, y in zip(of_x[2:], of_w[2:], of_y[2:], strict=True))
-
-
-def roles_of(node: Node) -> frozenset[OpRole]:
-    spec = find_op(node.op)
-    return frozenset() if spec is None else frozenset(spec.roles)
-
-
-def _is_convolution(node: Node) -> bool:
-    spec = find_op(node.op)
-    return spec is not None and spec.family is Family.CONVOLUTION
 
 
 def _is_tiled(node: Node) -> bool:

@@ -15,7 +15,7 @@ from irscope.immutable import immutable
 from irscope.ir.graph import Graph, Node, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import Control, OpRole
-from irscope.ops.registry import control_of, find_op
+from irscope.ops.registry import control_of, spec_of
 from irscope.ops.spec import Family
 from irscope.passes.inference.engine import Inferred
 
@@ -105,7 +105,7 @@ class Sharding:
         return (*cut, *whole[len(cut) :])[: len(whole)]
 
     def _cut_of(self, node: Node) -> Cut | None:
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if spec is None or not node.inputs or not any(value in self.cuts for value in node.inputs if value is not None):
             return None
         first, rank = self._of(node.inputs[0]), len(self._shape(node.outputs[0]))
@@ -245,6 +245,6 @@ def _product_axes(node: Node, rank_a: int, rank_b: int) -> list[tuple[int, ...]]
     if any(given):
         return [tuple(axis for axis in one if isinstance(axis, int)) if isinstance(one, tuple) else () for one in given]
     batch = tuple(range(rank_b - 2)) if rank_a == rank_b else ()
-    spec = find_op(node.op)
+    spec = spec_of(node)
     is_linear = spec is not None and OpRole.LINEAR_LAYER in spec.roles
     return [batch, batch, (rank_a - 1,), (1 if is_linear else rank_b - 2,)]

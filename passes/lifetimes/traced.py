@@ -18,7 +18,7 @@ from irscope.ir.graph import Facet, Graph, Node, Role, Value, paused_gc
 from irscope.ir.places import CALLED_MODULE, Loc, Scope
 from irscope.ir.program import LocalNames, Program, Traits
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import find_op, plays
+from irscope.ops.registry import plays, spec_of
 from irscope.ops.spec import Family, OpCall
 from irscope.passes.graph.alias import Alias, Strides, written_operand
 from irscope.passes.inference.engine import Inferred
@@ -366,7 +366,7 @@ def _likeness_of(value: Value) -> object:
 
 
 def _is_pointwise(node: Node | None) -> bool:
-    spec = find_op(node.op) if node is not None else None
+    spec = spec_of(node) if node is not None else None
     return spec is not None and spec.family is Family.ELEMENTWISE and OpRole.RETURNS_OPERAND not in spec.roles
 
 
@@ -656,7 +656,7 @@ def _of_plan(plan: OrtPlan) -> Lifetimes:
 
 
 def _hidden(node: Node, types: Inferred, strides: Strides) -> Dim:
-    spec = find_op(node.op)
+    spec = spec_of(node)
     if spec is None or spec.intermediates is None:
         return 0
     operands = [None if value is None else strides.type_of(value) for value in node.inputs]

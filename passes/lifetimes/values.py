@@ -10,7 +10,7 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.facts import Control, OpRole
-from irscope.ops.registry import control_of, find_op
+from irscope.ops.registry import control_of, roles_of, spec_of
 from irscope.ops.spec import Family, OpCall, OpSpec
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import read_values
@@ -47,8 +47,8 @@ class Values:
 
     def is_product(self, node: Node | None) -> bool:
         """Return whether a node is a product of matrices that adds something up: others are multiplied element by element."""
-        spec = None if node is None else find_op(node.op)
-        if node is None or spec is None or spec.family is not Family.CONTRACTION:
+        spec = None if node is None else spec_of(node)
+        if node is None or spec is None or spec.family is not Family.CONTRACTION or len(node.inputs) < 2:
             return False
         if node not in self._sums:
             cost = self._cost(node, spec)
@@ -60,7 +60,7 @@ class Values:
 
     def family(self, node: Node) -> Family | None:
         """Return the family of an operator as the compiler takes it."""
-        spec = find_op(node.op)
+        spec = spec_of(node)
         is_elements = spec is not None and spec.family is Family.CONTRACTION and not self.is_product(node)
         return Family.ELEMENTWISE if is_elements else None if spec is None else spec.family
 
@@ -87,7 +87,7 @@ class Values:
     def _alias(self) -> None:
         """Reshapes are the operand; so are axes that change places where only ones move, or where a product of matrices takes them so."""
         for node in self.steps:
-            spec = find_op(node.op)
+            spec = spec_of(node)
             if spec is not None and node.outputs and node.inputs and node.inputs[0] is not None and self._is_same(node, spec):
                 self.roots[node.outputs[0]] = node.inputs[0]
             elif control_of(node) is Control.LOOP and node.regions:
@@ -129,11 +129,11 @@ class Values:
     def _reduce_as_it_lies(self) -> None:
         """Have a reduction read what only lies in another order, where its result is the same (AlgebraicSimplifier::HandleReduce)."""
         for node in self.steps:
-            spec, value = find_op(node.op), node.inputs[0] if node.inputs else None
+            spec, value = spec_of(node), node.inputs[0] if node.inputs else None
             if spec is None or spec.family is not Family.REDUCTION or len(node.inputs) != 1 or value is None:
                 continue
             axes = node.attrs.get("axes")
-            while (made := value.node) is not None and made in self.place and OpRole.TRANSPOSE in self.roles(made):
+            while (made := value.node) is not None and made in self.place and OpRole.TRANSPOSE in roles_of(made):
                 perm, below = made.attrs.get("perm"), made.inputs[0]
                 if below is None or not isinstance(perm, tuple) or not isinstance(axes, tuple):
                     break
@@ -157,12 +157,12 @@ class Values:
 
     def writes_over(self, node: Node, step: object) -> bool:
         """Return whether a node writes into what another one makes."""
-        made = self.root(self.reads(node)[0]).node if OpRole.WRITE_PART in self.roles(node) else None
+        made = self.root(self.reads(node)[0]).node if OpRole.WRITE_PART in roles_of(node) else None
         return made is not None and made is step
 
     def takes(self, user: Node, value: Value) -> bool:
         """Return whether a node fuses the producer of its operand into its kernel."""
-        spec = find_op(user.op)
+        spec = spec_of(user)
         if spec is not None and self.multiplies(user) and not user.regions:
             operands = [place for place, one in enumerate(user.inputs[:2]) if one is not None and self.root(one) is value]
             return bool(operands) and all(self.is_copied(user, place) for place in operands)
@@ -179,7 +179,7 @@ class Values:
 
     def _is_free(self, node: Node) -> bool:
         """Return whether a node makes something of constants alone, at no cost."""
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if spec is None or spec.family not in (Family.CREATION, Family.MOVE, Family.VIEW):
             return False
         return all(value is None or self.root(value).role is Role.CONSTANT or self._is_constant(self.root(value)) for value in node.inputs)
@@ -202,7 +202,7 @@ class Values:
 
     def _is_repeated(self, value: Value) -> bool:
         """Return whether a value is made of fewer numbers, or of none."""
-        spec = find_op(value.node.op) if value.node is not None else None
+        spec = spec_of(value.node) if value.node is not None else None
         if spec is None:
             return value.role is Role.CONSTANT and self.elements(value) == 1
         return OpRole.SPREAD in spec.roles or spec.family is Family.CREATION
@@ -210,7 +210,7 @@ class Values:
     def breadth(self, value: Value) -> int:
         """Elements that have to be read for a value: of a repeated one those that are repeated."""
         node = value.node
-        spec = find_op(node.op) if node is not None else None
+        spec = spec_of(node) if node is not None else None
         if node is not None and spec is not None and node in self.place:
             if self._is_free(node):
                 return 0
@@ -224,23 +224,19 @@ class Values:
 
     def is_dear(self, node: Node, spec: OpSpec) -> bool:
         cost, type_ = self._cost(node, spec), self.types.type_of(node.outputs[0])
-        if isinstance(type_, TensorType) and type_.dtype is DType.BF16 and (cost is None or cost.flops or OpRole.CONVERT in spec.roles):
+        computes = cost is None or cost.flops != 0 or OpRole.CONVERT in spec.roles
+        if isinstance(type_, TensorType) and type_.dtype is DType.BF16 and computes:
             return True  # what is computed in f32 is brought back, with a look at each element
         return cost is None or cost.transcendental != 0 or self._divides(node)
 
     def _divides(self, node: Node) -> bool:
         """Return whether floats are divided by what is no constant (InstructionFusion::IsExpensive), nor several numbers that are repeated,
         of which the compiler takes the reciprocals."""
-        by = self.root(node.inputs[1]) if OpRole.DIVIDE in self.roles(node) and len(node.inputs) > 1 and node.inputs[1] else None
+        by = self.root(node.inputs[1]) if OpRole.DIVIDE in roles_of(node) and len(node.inputs) > 1 and node.inputs[1] else None
         type_ = self.types.type_of(node.outputs[0])
         if by is None or not isinstance(type_, TensorType) or not type_.dtype.is_float or self._is_constant(by):
             return False
-        return by.node is None or OpRole.SPREAD not in self.roles(by.node) or self.breadth(by) == 1
-
-    @staticmethod
-    def roles(node: Node) -> frozenset[OpRole]:
-        spec = find_op(node.op)
-        return frozenset() if spec is None else frozenset(spec.roles)
+        return by.node is None or OpRole.SPREAD not in roles_of(by.node) or self.breadth(by) == 1
 
     def is_copied(self, node: Node, place: int) -> bool:
         """Return whether a product has a copy of an operand, in another order or element type."""
@@ -297,5 +293,5 @@ class Values:
 
 
 def is_convolution(node: Node) -> bool:
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return spec is not None and spec.family is Family.CONVOLUTION

@@ -21,7 +21,7 @@ from irscope.ir.types import TensorType
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
 from irscope.ops.general import BARRIER, BITS_AS, COUNTS, EXPANDED_WORK, LARGEST, SUMS
-from irscope.ops.registry import find_op, plays
+from irscope.ops.registry import plays, roles_of, spec_of
 from irscope.ops.spec import Family, OpCall, RuleError
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.inference.engine import Inferred
@@ -76,7 +76,7 @@ class _Simplified(Body):
         """Nodes that run where another one stands."""
         seen: dict[object, Value] = {}
         for node in self.steps:
-            spec = find_op(node.op)
+            spec = spec_of(node)
             if spec is None or node.regions or len(node.outputs) != 1 or node.outputs[0] in self.roots or spec.family is Family.RANDOM:
                 continue
             output = node.outputs[0]
@@ -138,10 +138,10 @@ class _Simplified(Body):
 
     def _kept(self, node: Node) -> Value | None:
         """Return the operand that is the result, as the other one is neutral, or as others are empty."""
-        if OpRole.CONCATENATE in self.roles(node):
+        if OpRole.CONCATENATE in roles_of(node):
             parts = [value for value in node.inputs if value is not None and self.elements(value)]
             return parts[0] if len(parts) == 1 else None
-        if OpRole.SELECT in self.roles(node) and node.inputs[0] is not None and (chosen := self._constant(node.inputs[0])) is not None:
+        if OpRole.SELECT in roles_of(node) and node.inputs[0] is not None and (chosen := self._constant(node.inputs[0])) is not None:
             return node.inputs[1 if chosen else 2] if not math.isnan(chosen) else None
         if len(node.inputs) != 2:
             return None
@@ -201,7 +201,7 @@ class _Simplified(Body):
             return 0.0
         numbers = [None if value is None else self._constant(value) for value in node.inputs]
         known = [number for number in numbers if number is not None]
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if not known or len(known) < len(numbers) or spec is None:
             return None
         if spec.family not in (Family.ELEMENTWISE, Family.COMPARISON):
@@ -223,7 +223,7 @@ class _Simplified(Body):
         if count is not None:
             return count
         count = self.elements(root)
-        spec = find_op(node.op) if node is not None and node in self.place else None
+        spec = spec_of(node) if node is not None and node in self.place else None
         if node is not None and spec is not None and len(node.outputs) == 1:
             operands = dict.fromkeys(self.root(one) for one in node.inputs if one is not None and self._constant(one) is None)
             axis, type_ = node.attrs.get("axis"), self.types.type_of(root)
@@ -307,13 +307,14 @@ class _Counter:
         if node.op.startswith(_LIBRARY):
             return -1, 0
         cost = self._costs.by_node.get(node)
-        if cost is None or find_op(node.op) is None:
+        if cost is None or spec_of(node) is None:
             self.unknown = "the cost of an operator is not known"
             return 0, 0
         if not node.outputs:
             return 0, 0
         output = node.outputs[0]
-        if node.op == LARGEST and any(isinstance(user, Node) and body.into.get(user) for user in node.outputs[1].users or ()):
+        readers = [user for place in node.outputs[1:] for user in place.users or ()]
+        if node.op == LARGEST and any(isinstance(user, Node) and body.into.get(user) for user in readers):
             return -1, 0  # a call, as places are wanted; else values are sorted
         functions = cost.transcendental
         if node.op in EXPANDED_WORK:
@@ -329,7 +330,7 @@ class _Counter:
     def _flops(self, node: Node, cost: Cost, body: _Simplified) -> Dim:
         """Return what is no transcendental function."""
         output, flops = node.outputs[0], cost.flops - cost.transcendental
-        spec = find_op(node.op)
+        spec = spec_of(node)
         roles, family = (frozenset(), None) if spec is None else (spec.roles, spec.family)
         first = node.inputs[0] if node.inputs else None
         if node.op == LARGEST:
@@ -395,7 +396,7 @@ class _Counter:
     def _brought_wide(self, node: Node, body: Body) -> Dim:
         """Count elements that are brought into f32 and back, as narrow floats are not computed with on a CPU: of an operand once in each
         kernel, and once for all products."""
-        cost, spec = self._costs.by_node.get(node), find_op(node.op)
+        cost, spec = self._costs.by_node.get(node), spec_of(node)
         if cost is None or spec is None or cost.flops == 0 or OpRole.CONVERT in spec.roles or node.op.startswith(_LIBRARY):
             return 0
         kernels: Iterable[Step | None] = (None,) if body.is_product(node) else body.into[node]

@@ -18,7 +18,7 @@ from irscope.ir.program import Program
 from irscope.ir.types import Layout, TensorType, Type, tensor
 from irscope.ops.facts import OpRole
 from irscope.ops.layouts import result_strides, row_major
-from irscope.ops.registry import attention_of, find_op, plays, roles_of
+from irscope.ops.registry import attention_of, plays, roles_of, spec_of
 from irscope.ops.scratch.recorder import Scratch
 from irscope.ops.scratch.sdpa import Attention, choose
 from irscope.ops.spec import Family, Known, NeedsNumbers, OpCall
@@ -133,7 +133,7 @@ class _Copy:
 
     def _type(self, node: Node, index: int, inputs: list[Value | None]) -> Type:
         """Return the type of a result whose operands have another layout than the file says."""
-        type_, spec = node.outputs[index].type, find_op(node.op)
+        type_, spec = node.outputs[index].type, spec_of(node)
         if type_.shape is None or spec is None:
             return type_
         operands = [value.type if value is not None and isinstance(value.type, TensorType) else None for value in inputs]
@@ -186,7 +186,7 @@ def lies_otherwise(node: Node) -> bool:
         return False
     if plays(node, OpRole.DROPOUT):
         return not node.attrs.get("training") and operand.type.layout != node.outputs[0].type.layout
-    stated, spec = node.outputs[0].type, find_op(node.op)
+    stated, spec = node.outputs[0].type, spec_of(node)
     if (
         spec is None
         or OpRole.UNIT_STRIDES not in spec.roles
@@ -398,7 +398,7 @@ def _layer(scope: Scope, nodes: Sequence[Node], inner: Scope, inner_nodes: Seque
     mask = attention.inputs[-1]
     if [value for value in inputs[1:] if value is not mask] or inputs[0].type.shape != leaving[0].type.shape:
         return None
-    kinds = (find_op(node.op) for node in nodes)
+    kinds = (spec_of(node) for node in nodes)
     first = next((spec for spec in kinds if spec and (spec.factors or spec.family is Family.NORMALIZATION)), None)
     norm_first = first is not None and first.factors is None
     attrs = {"num_heads": attention.attrs["num_heads"], "activation": activation, "norm_first": norm_first}
@@ -458,7 +458,7 @@ def _mask_values(mask: Value, types: Inferred) -> Known | None:
     found, node = types.values.get(mask), mask.node
     if found is not None or node is None:
         return found
-    spec = find_op(node.op)
+    spec = spec_of(node)
     values = [None if value is None else types.values.get(value) for value in node.inputs]
     if spec is None or spec.evaluate is None or any(known is None and value for known, value in zip(values, node.inputs, strict=True)):
         return None

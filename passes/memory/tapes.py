@@ -15,7 +15,7 @@ from irscope.ir.places import Blob, FileRegion
 from irscope.ir.types import TensorType, Type
 from irscope.memory.kernels import KernelWriter
 from irscope.memory.tape import ACTIVATION, OUTPUT, TEMPORARY, Span, Tape
-from irscope.ops.registry import find_op, runs_bodies
+from irscope.ops.registry import runs_bodies, spec_of
 from irscope.ops.spec import MemoryEvent, OpCall, OpSpec, memory_events
 from irscope.passes.graph.alias import Aliases, Strides
 from irscope.passes.inference.engine import Inferred
@@ -230,7 +230,7 @@ class _ForwardWriter:
                     found.add(output)
 
     def _visit(self, step: int, node: Node) -> None:
-        spec = find_op(node.op)
+        spec = spec_of(node)
         made = {index: slot for index, output in enumerate(node.outputs) if (slot := self._slots.get(output)) is not None}
         if runs_bodies(node):
             self._inside(step, [*made.values()])

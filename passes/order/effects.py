@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
-from irscope.ops.registry import find_op
+from irscope.ops.registry import spec_of
 from irscope.passes.graph.alias import Alias, Aliases, written_operand
 from irscope.passkit.base import Analysis, PassContext
 from irscope.report.report import Report
@@ -139,7 +139,7 @@ def writes(node: Node) -> list[Value]:
     """Return the values whose storage a node writes besides those it makes."""
     found = written_operand(node)
     values = [] if found is None else [found]
-    spec = find_op(node.op)
+    spec = spec_of(node)
     for index in spec.writes if spec is not None else ():
         operand = node.inputs[index] if index < len(node.inputs) else None
         if operand is not None:
@@ -148,7 +148,7 @@ def writes(node: Node) -> list[Value]:
 
 
 def _has_effect(node: Node) -> bool:
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return spec is not None and spec.has_effect
 
 

@@ -16,7 +16,7 @@ from irscope.ir.dims import Dim, SymDim
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ir.types import TensorType
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import find_op, plays
+from irscope.ops.registry import plays, spec_of
 from irscope.ops.spec import Family
 from irscope.passes.cost.count import Costs, NodeCosts
 from irscope.passes.cost.roofline import Roofline
@@ -124,7 +124,7 @@ def _is_fixed(node: Node) -> bool:
 
 
 def _acts(node: Node) -> bool:
-    spec = find_op(node.op)
+    spec = spec_of(node)
     if spec is None:
         return True
     if spec.has_effect:
@@ -191,7 +191,7 @@ def _overwritten_storages(nodes: list[Node], aliases: Aliases) -> set[Value]:
 
 def _cost_of_repeat(node: Node, aliases: Aliases, written: set[Value], costs: Costs) -> int | None:
     """Return the FLOPs of running a node once more; None where it must run exactly once or its cost is unknown."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     if spec is None or spec.has_effect or spec.random or node.regions or written_operand(node) is not None or len(node.outputs) != 1:
         return None
     touched = [storage for value in (*read_values(node), *node.outputs) for storage in aliases.storages(value)]
@@ -546,7 +546,7 @@ def _in_place(draft: Draft, aliases: Aliases, types: Inferred) -> _Merging:
     merging, numbers = _Merging(draft), _storage_numbers(draft)
     storages = draft.problem.storages
     for op, node in enumerate(draft.nodes):
-        spec = find_op(node.op)
+        spec = spec_of(node)
         if spec is None or spec.family is not Family.ELEMENTWISE or len(node.outputs) != 1 or written_operand(node) is not None:
             continue
         made = numbers.get(node.outputs[0])

@@ -16,7 +16,7 @@ from irscope.ir.graph import Graph, Node, Role, Value
 from irscope.ir.types import TensorType, Type, tensor
 from irscope.memory.arena import BfcArena, Strategy
 from irscope.ops.ort import CHOICE, FUNCTIONS, OF_LISTS, FunctionStep, function_of, runs_halves
-from irscope.ops.registry import find_op
+from irscope.ops.registry import spec_of
 from irscope.ops.spec import Family, KernelPacking, OpCall
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.lives import OUTPUT, UNLIMITED, LiveRange, Tenant, is_unknown
@@ -413,7 +413,7 @@ def small_weights(weights: Iterable[Value]) -> list[int]:
 def _in_attributes(weight: Value) -> bool:
     """Return whether the file stores it in an attribute of the node: then the kernel keeps its own copy, outside the arena."""
     readers = [user if isinstance(user, Node) and op_type(user.source) != _EXTRACTOR else None for user in weight.users or ()]
-    specs = [find_op(user.op) if user is not None else None for user in readers]
+    specs = [spec_of(user) if user is not None else None for user in readers]
     return all(spec is not None and spec.family in (Family.LEARNING, Family.TEXT) for spec in specs)
 
 
@@ -489,7 +489,7 @@ class _Contents:
 
 
 def op_call(node: Node, types: Inferred, *, as_float: bool = False) -> OpCall | None:
-    spec = find_op(node.op)
+    spec = spec_of(node)
     if spec is None:
         return None
     widen = _as_float if as_float else lambda type_: type_

@@ -12,7 +12,7 @@ from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.cost import Cost
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import control_of, find_op, plays
+from irscope.ops.registry import control_of, plays, spec_of
 from irscope.ops.spec import Family, OpSpec
 from irscope.passes.cost.count import NodeCosts
 from irscope.passes.inference.engine import Inferred
@@ -373,7 +373,7 @@ class _Finder:
         found.convolutions.append(node)
         if plays(node, OpRole.UPSAMPLE):
             found.upsampling.append(node)
-        spec = find_op(node.op)
+        spec = spec_of(node)
         at = 1 if spec is None or spec.codes is None else spec.codes.weight
         shape = self.types.type_of(node.inputs[at] if len(node.inputs) > at else None).shape
         if shape is None or len(shape) < 3:

@@ -10,7 +10,7 @@ from irscope.immutable import immutable
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Facet, Graph, Node, Role, Value
 from irscope.ops.facts import OpRole
-from irscope.ops.registry import find_op, plays, roles_of
+from irscope.ops.registry import plays, roles_of, spec_of
 from irscope.ops.spec import Family
 from irscope.passes.cost.count import Certainty, Costs, NodeCosts
 from irscope.passes.cost.tables import cell
@@ -325,7 +325,7 @@ class Matcher:
 
 def _gated_unit(node: Node | None) -> str:
     """Return the name of the gated unit with this activation function; empty where it is none."""
-    spec = find_op(node.op) if node is not None else None
+    spec = spec_of(node) if node is not None else None
     return "" if spec is None else spec.gated_unit
 
 
@@ -427,8 +427,8 @@ def hindrance(nodes: Sequence[Node], aliases: Aliases, edges: dict[Node, list[Ed
     inside = set(nodes)
     if any(node.regions or node.graph is not first.graph for node in nodes):
         return "it spans a branch or a loop"
-    spec_of = {node: find_op(node.op) for node in nodes}
-    for node, spec in spec_of.items():
+    specs = {node: spec_of(node) for node in nodes}
+    for node, spec in specs.items():
         if spec is None or spec.has_effect or (spec.random and (OpRole.DROPOUT not in spec.roles or node.attrs.get("training"))):
             return f"{node.name} has an effect or is random"
     for node in nodes:

@@ -12,7 +12,7 @@ from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType
 from irscope.ops.facts import FusedAttention, OpRole
-from irscope.ops.registry import attention_of, factors_of, find_op, plays
+from irscope.ops.registry import attention_of, factors_of, plays, spec_of
 from irscope.ops.spec import Family, OpSpec
 from irscope.ops.values import from_bytes, numpy_dtype, static_shape
 from irscope.weights.source import Unreadable, WeightFiles
@@ -29,7 +29,7 @@ def chosen(nodes: Iterable[Node], wanted: Callable[[OpSpec], bool]) -> Iterator[
     for node in nodes:
         is_wanted = told.get(node.op)
         if is_wanted is None:
-            spec = find_op(node.op)
+            spec = spec_of(node)
             is_wanted = told[node.op] = spec is not None and wanted(spec)
         if is_wanted:
             yield node
@@ -37,7 +37,7 @@ def chosen(nodes: Iterable[Node], wanted: Callable[[OpSpec], bool]) -> Iterator[
 
 def family(node: Node) -> Family | None:
     """Return what kind of work a node does; None where irscope has no record."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return None if spec is None else spec.family
 
 
@@ -53,7 +53,7 @@ def is_filter(node: Node) -> bool:
 
 def weights_of(node: Node) -> list[Value]:
     """Return the constant matrices that a product multiplies by: a plain factor, or one that is stored as codes."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     if spec is None or not (is_product(node) or OpRole.CODED_PRODUCT in spec.roles):
         return []
     operands = node.inputs if spec.codes is None else node.inputs[spec.codes.weight : spec.codes.weight + 1]
@@ -62,7 +62,7 @@ def weights_of(node: Node) -> list[Value]:
 
 def is_view(node: Node) -> bool:
     """Return whether a node only shows, copies or converts its first operand."""
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return spec is not None and (spec.family is Family.VIEW or not spec.roles.isdisjoint(_COPIES))
 
 
@@ -75,7 +75,7 @@ def source(value: Value | None) -> Value | None:
     """Return the value that views, copies and conversions come from."""
     for _ in range(_FAR):
         node = None if value is None else value.node
-        spec = None if node is None else find_op(node.op)
+        spec = None if node is None else spec_of(node)
         if node is None or spec is None or not (spec.family is Family.VIEW or not spec.roles.isdisjoint(_PASSED)) or not node.inputs:
             break
         value = node.inputs[0]

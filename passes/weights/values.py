@@ -15,7 +15,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Facet, Graph, Node, Role, Value
 from irscope.ir.program import Program
 from irscope.ops.facts import CodedOperand, Packing
-from irscope.ops.registry import find_op
+from irscope.ops.registry import spec_of
 from irscope.passes.sizes import at_least, within
 from irscope.passes.weights.storages import count_parameters, is_matrix
 from irscope.passkit.base import Analysis, PassContext
@@ -261,7 +261,7 @@ def _quantized_operand(node: Node) -> Value | None:
 
 
 def _codes(node: Node) -> CodedOperand | None:
-    spec = find_op(node.op)
+    spec = spec_of(node)
     return None if spec is None else spec.codes
 
 
