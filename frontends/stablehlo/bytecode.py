@@ -224,8 +224,6 @@ class _Reader:
         self._made = 0
         self._next = 0
 
-    # -- tables ---------------------------------------------------------------------------------------------------
-
     def _read_strings(self) -> list[str]:
         """Lengths stand in front, of the last string first."""
         data = self.sections[_STRINGS]
@@ -284,8 +282,6 @@ class _Reader:
             return []
         stream = _Stream(data)
         return [stream.take(stream.number()) for _ in range(stream.count("properties"))]
-
-    # -- attributes and types -------------------------------------------------------------------------------------
 
     def attribute(self, index: int) -> Attribute:
         """Return an attribute by its number."""
@@ -467,8 +463,6 @@ class _Reader:
             name, inner = str(self.attribute(stream.number())), self.place(stream.number())
             return Place(name, inner.file, inner.line, inner.caller)
         return NOWHERE
-
-    # -- operations -----------------------------------------------------------------------------------------------
 
     def module(self) -> Module:
         """Return the whole module."""

@@ -59,8 +59,6 @@ class Builder:
         self._scopes: dict[tuple[Scope, str], Scope] = {}
         self._locs: dict[Place, Loc | None] = {}
 
-    # -- the whole ------------------------------------------------------------------------------------------------
-
     def program(self, name: str = "") -> Program:
         """Return the program of a function, of `main` where none is named."""
         function = self._entry(name)
@@ -150,8 +148,6 @@ class Builder:
             "donated": ", ".join(donated),
         }
 
-    # -- places ---------------------------------------------------------------------------------------------------
-
     def scope_of(self, around: Scope, place: Place, drop_last: bool = True) -> Scope:
         """Return the scope that the name of an operation says: `jit(f)/jvp(Model)/Dense_0/dot_general` is `Model/Dense_0`."""
         key = (around, place.name if drop_last else f"{place.name}/")
@@ -177,8 +173,6 @@ class Builder:
         if found is None:
             found = self._locs[place] = Loc(place.file, place.line)
         return found
-
-    # -- constants ------------------------------------------------------------------------------------------------
 
     def constant(self, dense: Dense) -> Value:
         """Return the value of a constant; equal ones are one value."""
@@ -316,8 +310,6 @@ class Use:
         self.operation = operation
         self.attributes = operation.attributes
 
-    # -- operands and attributes ----------------------------------------------------------------------------------
-
     @property
     def operands(self) -> list[Value]:
         return [self.level.find(name) for name in self.operation.operands]
@@ -367,8 +359,6 @@ class Use:
 
     def wrong(self, what: str) -> Exception:
         return refuse(f"{self.operation.name} {what}", self.builder.where)
-
-    # -- adding nodes ---------------------------------------------------------------------------------------------
 
     def add(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, Attr] | None = None, types: Sequence[Type] | None = None) -> Node:
         """Add a node; its results have the types that the file gives."""

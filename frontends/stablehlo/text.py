@@ -93,8 +93,6 @@ class _Reader:
                 self._aliases.setdefault(match[1], match[2])
         self._advance()
 
-    # -- tokens ---------------------------------------------------------------------------------------------------
-
     def _advance(self) -> str:
         """Step over the token; returns it."""
         before = self.token
@@ -130,8 +128,6 @@ class _Reader:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise self._error("it is nested too deeply")
-
-    # -- the module -----------------------------------------------------------------------------------------------
 
     def module(self) -> Module:
         """Return the whole file."""
@@ -249,8 +245,6 @@ class _Reader:
             self._block(body)
         self._location()
         return Function(name, body, attributes, results, result_attributes, is_public)
-
-    # -- operations -----------------------------------------------------------------------------------------------
 
     def _block(self, region: Region) -> None:
         """Read operations up to the brace that ends the region."""
@@ -469,8 +463,6 @@ class _Reader:
         found = self._advance()
         return self._aliases.get(found, found).strip() if found.startswith("!") else found
 
-    # -- attributes -----------------------------------------------------------------------------------------------
-
     def _dictionary(self) -> dict[str, Attribute]:
         self._expect("{")
         self._enter()
@@ -617,8 +609,6 @@ class _Reader:
             raise self._error(f"a number is expected, not {quoted(token)}")
         return int(token)
 
-    # -- locations ------------------------------------------------------------------------------------------------
-
     def _location(self) -> Place:
         if self.kind == "loc":
             name = self.token[4:-1]
@@ -693,8 +683,6 @@ class _Reader:
             return Place(name, best.file, best.line, best.caller)
         self._advance()  # unknown, or of a dialect
         return NOWHERE
-
-    # -- resources ------------------------------------------------------------------------------------------------
 
     def _resources(self, module: Module) -> None:
         """Read `{-# dialect_resources: { builtin: { name: "0x..." } } #-}`"""

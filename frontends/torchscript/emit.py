@@ -70,8 +70,6 @@ class Emitter:
         self._known: dict[Value, Known] = {}
         self._count = 0
 
-    # -- values ----------------------------------------------------------------------------------------------------
-
     def fresh(self, lo: int | None = None, hi: int | None = None) -> SymDim:
         """Return a whole number that is only known when the model runs."""
         return self._context.fresh("", "", lo, hi)
@@ -106,8 +104,6 @@ class Emitter:
     def known(self, value: Value) -> Known | None:
         """Return the values of a small tensor, where they are known."""
         return self._known.get(value)
-
-    # -- calls -----------------------------------------------------------------------------------------------------
 
     def call(self, namespace: str, name: str, positional: Sequence[Item], named: Mapping[str, Item]) -> Item:
         """Append the node of one operator call; its results as the code sees them."""
@@ -276,9 +272,6 @@ def _converted(value: Argument, param: Param) -> Argument:
     if value == "cpu" and param.kind.startswith("Device"):
         return None
     return value
-
-
-# -- tensors that code makes from numbers it knows ---------------------------------------------------------------------
 
 
 MAKERS = frozenset({"tensor", "as_tensor", "asarray"})

@@ -81,8 +81,6 @@ class State:
     def _error(self, what: str) -> LoadError:
         return LoadError(what, code="IRS181", where=str(self._archive.path), hint="the file is damaged; save it again")
 
-    # -- objects ---------------------------------------------------------------------------------------------------
-
     def _object(self, stub: Stub, path: str, depth: int) -> ScriptObject:
         made = self._objects.get(stub)
         if made is not None:
@@ -137,8 +135,6 @@ class State:
             return {key: self._plain(part, f"{path}.{key}", depth + 1) for key, part in item.items()}
         return item
 
-    # -- tensors ---------------------------------------------------------------------------------------------------
-
     def _weight(self, tensor: PickledTensor, path: str, role: Role, folder: str = "data/") -> Value:
         type_ = pickled_type(tensor)
         small = role is Role.CONSTANT or (role is Role.BUFFER and (type_.dtype.is_integer or type_.dtype is DType.BOOL))
@@ -167,9 +163,6 @@ class State:
 
 def _identity(tensor: PickledTensor, folder: str) -> tuple[object, ...]:
     return folder, tensor.storage.key, tensor.offset, tensor.shape, tensor.strides
-
-
-# -- places in the Python source that a model was traced from ----------------------------------------------------------
 
 
 _TABLE = "FORMAT_WITH_STRING_TABLE"

@@ -231,9 +231,6 @@ def _is_table(item: object, kind: type) -> bool:
     return isinstance(item, dict) and all(isinstance(value, kind) for value in item.values())
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
 class _Reader:
     """Tables as they were written; what refers to something that is not there raises."""
 

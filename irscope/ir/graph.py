@@ -372,8 +372,6 @@ class Graph:
     def _bump(self, facet: Facet) -> None:
         self.versions[facet] += 1
 
-    # -- declaring ---------------------------------------------------------------------------------------------
-
     def add_input(self, type_: Type, name: str | None = None, role: Role | None = None) -> Value:
         """Declare the next input (of a region: the next argument; a region that has no owner yet must say so)."""
         role = role or (Role.INPUT if self._owner is None else Role.ARGUMENT)
@@ -418,8 +416,6 @@ class Graph:
         for value in values:
             _add_user(value, self)
         self._bump(Facet.TOPOLOGY)
-
-    # -- nodes -------------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -679,8 +675,6 @@ class Graph:
             previous = node
         self._last = previous
         self._bump(Facet.TOPOLOGY)
-
-    # -- changing what nodes say -------------------------------------------------------------------------------
 
     def set_input(self, node: Node, index: int, value: Value | None) -> None:
         """Make `node` read `value` (None: nothing) at that position."""

@@ -342,8 +342,6 @@ class BodyReader:
         if END(line, end) is None:
             raise TextProblem("nothing more was expected on this line", skip_gap(line, end))
 
-    # -- structure ---------------------------------------------------------------------------------------------
-
     def _close(self, level: _Level, at: int) -> int:
         if not level.has_returned:
             raise TextProblem("return is missing before this }", at)
@@ -399,8 +397,6 @@ class BodyReader:
             if name not in known or not known[name](item):
                 raise TextProblem(f"the fact {name!r} is unknown or of another kind; known: {', '.join(known)}", at)
         return facts, end
-
-    # -- values ------------------------------------------------------------------------------------------------
 
     def _declaration(self, level: _Level, role: Role, line: str, at: int) -> int:
         graph = level.graph
@@ -458,8 +454,6 @@ class BodyReader:
         if value is None:
             raise TextProblem("_ stands for no value and cannot be returned" if token == "_" else f"{token} is not defined up to here", at)
         return value
-
-    # -- nodes -------------------------------------------------------------------------------------------------
 
     def _node(self, level: _Level, line: str, at: int) -> int:
         outputs, types, at = self._outputs(line, at) if line[at] == "%" else ([], [], at)
@@ -676,8 +670,6 @@ class _ProgramReader:
             raise TextProblem("this may only stand inside a graph", at)
         similar = get_close_matches(name, self._headers, 1)
         raise TextProblem(f"there is no statement {name!r}{f'; is it {similar[0]}?' if similar else ''}", at)
-
-    # -- headers -----------------------------------------------------------------------------------------------
 
     def _irscope_line(self, line: str, at: int) -> int:
         if self._version:

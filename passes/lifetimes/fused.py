@@ -77,8 +77,6 @@ class Body(Values):
             if node not in self.into.setdefault(node, {}):
                 self.fused.add(node)
 
-    # -- buffers --------------------------------------------------------------------------------------------------
-
     def has_buffer(self, node: Node) -> bool:
         """Return whether a node's results are stored."""
         return node not in self.fused and bool(node.outputs)

@@ -115,8 +115,6 @@ class Fusion:
             self._enter_step(step, {made: None})
         return step
 
-    # -- what may be fused ----------------------------------------------------------------------------------------
-
     def _is_fusible(self, step: Step) -> bool:
         """Return whether an operator can be computed in the kernel of another one."""
         if not isinstance(step, Node):
@@ -189,8 +187,6 @@ class Fusion:
             return False
         spec, roles = spec_of(step), roles_of(step)
         return step.op == PADDED or OpRole.CONCATENATE in roles or (spec is not None and spec.family is Family.REDUCTION)
-
-    # -- fusion ---------------------------------------------------------------------------------------------------
 
     def _unfusible(self) -> set[Step]:
         """Return operators of several operands that stay by themselves, as not all that reads them can compute them on all paths."""

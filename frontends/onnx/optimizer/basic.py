@@ -17,9 +17,6 @@ _GEMM_FLOATS: Final = (DType.F32, DType.F16, DType.BF16)
 _MOST_INT: Final = 2**63 - 1
 
 
-# -- nodes that do nothing ------------------------------------------------------------------------------------------------
-
-
 @rule("EliminateIdentity", "Identity")
 def eliminate_identity(graph: OrtGraph, node: OrtNode) -> bool:
     """An Identity, also before a result of the graph where it is the only reader of what it copies."""
@@ -147,9 +144,6 @@ def eliminate_noop(graph: OrtGraph, node: OrtNode) -> bool:
     return graph.can_remove(node) and graph.drop(node)
 
 
-# -- two nodes become one -------------------------------------------------------------------------------------------------
-
-
 @rule("DivMulFusion", "Div")
 def fuse_div_mul(graph: OrtGraph, node: OrtNode) -> bool:
     """1 / x * y is y / x."""
@@ -212,9 +206,6 @@ def fuse_not_where(graph: OrtGraph, node: OrtNode) -> bool:
     if len(edges) == 1:
         graph.remove_node(negation)
     return True
-
-
-# -- into the weights of convolutions -------------------------------------------------------------------------------------
 
 
 def _after_convolution(graph: OrtGraph, node: OrtNode, op: str, versions: tuple[int, ...], constants: tuple[int, ...]) -> OrtNode | None:
@@ -350,9 +341,6 @@ def _padding(graph: OrtGraph, node: OrtNode) -> list[int] | None:
     if half < 2 or any(amounts[place] for place in (0, 1, half, half + 1)) or any(amount < 0 for amount in amounts):
         return None
     return amounts[2:half] + amounts[half + 2 :]
-
-
-# -- Gemm -------------------------------------------------------------------------------------------------------------------
 
 
 def _passes_bias(bias: tuple[Size, ...] | None, rows: Size, columns: Size) -> bool:

@@ -448,8 +448,6 @@ class Bridge:
             return None
         return from_bytes(bytes(raw), found.type)
 
-    # -- back ---------------------------------------------------------------------------------------------------
-
     def write(self, graph: OrtGraph) -> ModelFile:
         """Return the file with this graph in place of its own, nodes in the order in which the session runs them."""
         model = onnx.ModelProto()

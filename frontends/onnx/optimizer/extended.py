@@ -39,8 +39,6 @@ from irscope.frontends.onnx.types import AttrValue
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 
-# -- GELU -----------------------------------------------------------------------------------------------------------
-
 _ROOTS_OF_TWO: Final = (1.4142099618911743, 1.4142135623730951)
 """The first is what some BERT models have."""
 _GELU_IN_ONNX: Final = 20
@@ -245,8 +243,6 @@ def quick_gelu(graph: OrtGraph, node: OrtNode) -> bool:
     graph.fuse([*nodes, mul], "QuickGelu", [root], {"alpha": alpha}, MICROSOFT, name=name)
     return True
 
-
-# -- normalization ------------------------------------------------------------------------------------------------------
 
 _LAYER_NORM_IN_ONNX: Final = 17
 """Operator set with LayerNormalization: from it on level 1 fuses, before it level 2."""

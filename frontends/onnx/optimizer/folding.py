@@ -45,9 +45,6 @@ def is_deterministic(node: OrtNode) -> bool:
     return node.domain == MICROSOFT and node.op in _DETERMINISTIC
 
 
-# -- equal constants, equal computations ------------------------------------------------------------------------------------
-
-
 @transformer("ConstantSharing")
 def share_constants(graph: OrtGraph, session: Session) -> bool:
     """Constants of a few elements with the same values become one, in the main graph."""
@@ -122,9 +119,6 @@ def _attribute_key(node: OrtNode) -> Hashable | None:
         else:
             return None
     return tuple(items)
-
-
-# -- computing from constants -----------------------------------------------------------------------------------------------
 
 
 @transformer("ConstantFolding")
@@ -336,9 +330,6 @@ def _move(graph: OrtGraph, inner: OrtNode, names: Mapping[str, str]) -> None:
     )
     moved.bodies, moved.captured = inner.bodies, captured
     graph.enter(moved)
-
-
-# -- shapes of reshapes -----------------------------------------------------------------------------------------------------
 
 
 @per_node("ReshapeFusion")

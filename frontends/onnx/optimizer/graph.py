@@ -207,8 +207,6 @@ class OrtGraph:
         """Number of nodes with each name: files may give one name to several."""
         self._generated = 0
 
-    # -- reading ----------------------------------------------------------------------------------------------
-
     def __iter__(self) -> Iterator[OrtNode]:
         """Yield the nodes by number; the graph may change meanwhile."""
         return iter(list(self.nodes.values()))
@@ -346,8 +344,6 @@ class OrtGraph:
             makers = [sorted({place[made.index] for made, _ in self.input_edges(node)}) for node in nodes]
             self._order = [nodes[at] for at in backwards(makers)]
         return list(self._order)
-
-    # -- changing ---------------------------------------------------------------------------------------------
 
     def new_name(self, base: str) -> str:
         """Graph::GenerateNodeArgName."""

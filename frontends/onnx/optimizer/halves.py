@@ -32,9 +32,6 @@ def _lacks_half(graph: OrtGraph, node: OrtNode) -> bool:
     return any(graph.dtype(name) is DType.F16 for name in node.inputs if name) and not runs_halves(node.op, node.version)
 
 
-# -- assigning nodes ------------------------------------------------------------------------------------------------------
-
-
 def partition(graph: OrtGraph, provider: str) -> None:
     """Assign every node that has a kernel, also inside."""
     on_cpu = provider == _CPU
@@ -118,9 +115,6 @@ def _constant(inner: onnx.NodeProto) -> np.ndarray:
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
     return np.array(value, "<i8" if attribute.name in ("value_int", "value_ints") else "<f4")
-
-
-# -- casts around what has no kernel in half precision ----------------------------------------------------------------------
 
 
 def insert_casts(graph: OrtGraph) -> bool:

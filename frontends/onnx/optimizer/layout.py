@@ -129,8 +129,6 @@ class _Nchwc:
             self._back(self.blocked[name], name, last=0)
         return self.removed > 0
 
-    # -- helpers --------------------------------------------------------------------------------------------------
-
     def _round(self, channels: int) -> int:
         return -(-channels // self.block) * self.block
 
@@ -184,8 +182,6 @@ class _Nchwc:
 
     def _is_alone(self, node: OrtNode) -> bool:
         return not self.graph.makes_output(node) and self.graph.edge_count(node) == 1
-
-    # -- convolutions and pools ----------------------------------------------------------------------------------
 
     def _conv(self, node: OrtNode) -> None:
         weight = static_weight(self.graph, node.input(1), 4)
@@ -266,8 +262,6 @@ class _Nchwc:
             if window is not None and len(window) == 2:
                 origins = _follow(node, before.origins, origins, window)
         self._made(node, blocked, result, uses, channels, origins)
-
-    # -- nodes that stay, on blocks -------------------------------------------------------------------------------
 
     def _keep(self, node: OrtNode, sources: Sequence[_Blocked], channels: int, origins: Origins) -> None:
         """Keep the node, which runs on blocks as it is."""

@@ -48,9 +48,6 @@ def axes_from_front(axes: Sequence[int], rank: int) -> list[int] | None:
     return found if len(set(found)) == len(found) and all(0 <= axis < rank for axis in found) else None
 
 
-# -- the graph ----------------------------------------------------------------------------------------------------------
-
-
 def has_only_readers(graph: OrtGraph, name: str) -> bool:
     """Return whether all that read a value are operands of nodes: it is not the graph's result, and no graph inside reads it."""
     return not graph.is_output(name) and all(name not in reader.captured for reader in graph.readers(name))
@@ -116,9 +113,6 @@ def axes_of(graph: OrtGraph, node: OrtNode, since: int) -> list[int] | None:
 
 def add_ints(graph: OrtGraph, values: Sequence[int], dtype: str = "<i8") -> str:
     return graph.add_weight(graph.new_name("const_transpose_optimizer"), np.array(values, dtype))
-
-
-# -- pairs of quantisation ------------------------------------------------------------------------------------------------
 
 
 def quantised_axis(graph: OrtGraph, node: OrtNode) -> int | None:

@@ -32,8 +32,6 @@ from irscope.ir.dims import Dim
 from irscope.ir.dtypes import DType
 from irscope.ir.types import TensorType, tensor
 
-# -- matrix products ------------------------------------------------------------------------------------------------------
-
 _GEMM_ACTIVATIONS: Final = frozenset({
     "Elu", "HardSigmoid", "LeakyRelu", "ParametricSoftplus", "Relu", "ScaledTanh", "Selu", "Sigmoid", "Softplus", "Softsign", "Tanh",
     "ThresholdedRelu",
@@ -344,9 +342,6 @@ def matmul_nbits_bias(graph: OrtGraph, product: OrtNode) -> bool:
     return True
 
 
-# -- gathers and slices ---------------------------------------------------------------------------------------------------
-
-
 @transformer("GatherSliceToSplitFusion")
 def gather_slice_to_split(graph: OrtGraph, session: Session) -> bool:
     """Gathers and slices that cover an axis without overlap."""
@@ -473,9 +468,6 @@ def gather_to_slice(graph: OrtGraph, node: OrtNode) -> bool:
     along = graph.add_weight(graph.new_node_name("SliceAxesInitializer"), np.array([axis], index))
     graph.add_node("Slice", [source, made[0], made[1], along, made[2]], outputs, name=graph.new_node_name("Slice"), provider=provider)
     return True
-
-
-# -- softmax and dropout ----------------------------------------------------------------------------------------------------
 
 
 @per_node("BiasSoftmaxFusion")

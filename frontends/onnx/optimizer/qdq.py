@@ -242,9 +242,6 @@ def _is(node: OrtNode | None, op: str) -> bool:
     return node is not None and node.op == op and node.domain in _DOMAINS
 
 
-# -- quantisation parameters ------------------------------------------------------------------------------------------
-
-
 def _scale(graph: OrtGraph, node: OrtNode) -> float | None:
     """Return the scale of Q or DQ, where it is one constant number."""
     found = graph.scalar(node.input(1)) if is_scalar(graph, node.input(1)) else None
@@ -336,9 +333,6 @@ def _made(graph: OrtGraph, q: OrtNode) -> DType:
     return graph.dtype(q.input(2)) if q.has_input(2) else graph.dtype(q.outputs[0])
 
 
-# -- what becomes of a group --------------------------------------------------------------------------------------------
-
-
 def _with_zero_points(graph: OrtGraph, group: _Group) -> None:
     """Give Q and DQ without zero points one of their own."""
     for node in (*group.dqs, *group.qs):
@@ -381,9 +375,6 @@ def _drop(graph: OrtGraph, group: _Group) -> bool:
         graph.remove_node(q)
         graph.set_outputs(target, outputs)
     return True
-
-
-# -- operators ----------------------------------------------------------------------------------------------------------------
 
 
 def _moves(*, long: bool, positive: bool) -> Callable[[OrtGraph, OrtNode], bool]:

@@ -194,9 +194,6 @@ def _transpose_inputs(push: _Push) -> None:
         transpose_input(push.graph, push.node, place, push.inverse)
 
 
-# -- cost -----------------------------------------------------------------------------------------------------------------
-
-
 def _rank(graph: OrtGraph, name: str) -> int:
     shape = graph.shape(name)
     return _UNKNOWN_RANK if shape is None else sum(size != 1 for size in shape)
@@ -224,9 +221,6 @@ def _cost(graph: OrtGraph, node: OrtNode, perm: Perm, leading: set[str], handler
     if cost < 0 and handler.transposes_outputs and not any(name in leading for name in node.outputs):
         cost += max((_rank(graph, name) for name in node.outputs if name), default=0)
     return cost
-
-
-# -- operators ------------------------------------------------------------------------------------------------------------
 
 
 def _first(graph: OrtGraph, node: OrtNode) -> Sequence[int]:
@@ -653,9 +647,6 @@ _MICROSOFT_HANDLERS: Final[dict[str, _Handler]] = {
 
 def _handler(node: OrtNode) -> _Handler | None:
     return _HANDLERS.get(node.op) if node.is_standard else _MICROSOFT_HANDLERS.get(node.op) if node.domain == MICROSOFT else None
-
-
-# -- the pass -------------------------------------------------------------------------------------------------------------
 
 
 @transformer("TransposeOptimizer")
