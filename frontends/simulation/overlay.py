@@ -302,20 +302,45 @@ class Overlay:
         """Do as the function of that name."""
         if self._is_aside or not _names(file) or kwargs.get("opener") is not None or len(args) > 4:
             return self._real_open(file, mode, buffering, *args, **kwargs)
+        opener = self._opener(file, mode)
+        if opener is None:
+            return self._real_open(file, mode, buffering, *args, **kwargs)
+        if not any(letter in mode for letter in "wx+") or "a" in mode or "b" not in mode:
+            return self._real_open(file, mode, buffering, *args, opener=opener, **kwargs)
+        raw = _Sparse(file, mode.replace("b", ""), opener=opener)
+        return raw if not buffering else io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+
+    def _opener(self, file: Any, mode: str) -> Callable[[Any, int], int] | None:
+        """Return what opens a file that lies elsewhere; None where it lies where the program says."""
         writes = any(letter in mode for letter in "wax+")
         if "x" in mode and self._lexists(self.reading(file)):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), file)
         place = self.writing(file, copy="w" not in mode) if writes else self.reading(file)
         if place is file:
-            return self._real_open(file, mode, buffering, *args, **kwargs)
+            return None
+        return lambda _, flags: self._named(self._real.open, file, place, flags, 0o666)  # type: ignore[no-any-return]
 
-        def opener(name: Any, flags: int) -> int:
-            return self._named(self._real.open, file, place, flags, 0o666)  # type: ignore[no-any-return]
+    def _file_io(self) -> type[io.FileIO]:
+        """Return the class that programs open files with, or derive their own from, in place of `io.FileIO`."""
 
-        if not writes or "a" in mode or "b" not in mode:
-            return self._real_open(file, mode, buffering, *args, opener=opener, **kwargs)
-        raw = _Sparse(file, mode.replace("b", ""), opener=opener)
-        return raw if not buffering else io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+        class Kind(type):
+            """Takes files that other modules opened for its own."""
+
+            def __instancecheck__(cls, instance: object) -> bool:
+                return isinstance(instance, original) if cls is FileIO else super().__instancecheck__(instance)
+
+            def __subclasscheck__(cls, other: type) -> bool:
+                return issubclass(other, original) if cls is FileIO else super().__subclasscheck__(other)
+
+        overlay, original = self, io.FileIO
+
+        class FileIO(original, metaclass=Kind):  # type: ignore[misc, valid-type]
+            def __init__(self, file: Any, mode: str = "r", closefd: bool = True, opener: Any = None) -> None:
+                if opener is None and not overlay._is_aside and _names(file):
+                    opener = overlay._opener(file, mode)
+                super().__init__(file, mode, closefd, opener)
+
+        return FileIO
 
     def _named(self, function: Callable[..., Any], path: Any, place: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a function of the system; its errors have the program's own name of the file."""
@@ -511,7 +536,10 @@ class Overlay:
 
     def install(self) -> None:
         """Let the program see this."""
-        replaced: dict[int, tuple[Any, Any]] = {id(self._real_open): (self._real_open, self.open)}
+        replaced: dict[int, tuple[Any, Any]] = {
+            id(self._real_open): (self._real_open, self.open),
+            id(io.FileIO): (io.FileIO, self._file_io()),
+        }
 
         def replace(module: Any, name: str, made: Any) -> None:
             original = getattr(module, name)

@@ -12,7 +12,7 @@ from tests.forked import python
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", reason="simulated on Linux")]
 
 BEGIN = """
-import glob, gzip, json, os, pathlib, shutil, sqlite3, tempfile
+import glob, gzip, io, json, os, pathlib, shutil, sqlite3, tempfile
 import numpy as np
 from irscope.frontends.simulation.overlay import Overlay
 overlay = Overlay()
@@ -38,6 +38,9 @@ CASES = {
         os.remove("new.txt")
         assert raises(FileNotFoundError, open, "new.txt") == "new.txt"
         assert raises(FileNotFoundError, os.remove, "new.txt") == "new.txt"
+        with type("Derived", (io.FileIO,), {})("new.bin", "wb") as file:
+            assert file.write(b"1") == 1 and isinstance(file, io.FileIO) and file.name == "new.bin"
+        assert isinstance(open("new.bin", "rb", 0), io.FileIO) and io.FileIO("new.bin").read() == b"1"
         """,
     "a file that was there is read, changed, removed and written anew": """
         assert open("old.txt").read() == "old"
