@@ -318,7 +318,7 @@ class Overlay:
         place = self.writing(file, copy="w" not in mode) if writes else self.reading(file)
         if place is file:
             return None
-        return lambda _, flags: self._named(self._real.open, file, place, flags, 0o666)  # type: ignore[no-any-return]
+        return lambda _, flags: self._named(self._real.open, file, place, flags, 0o666)
 
     def _file_io(self) -> type[io.FileIO]:
         """Return the class that programs open files with, or derive their own from, in place of `io.FileIO`."""

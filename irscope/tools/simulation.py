@@ -227,8 +227,13 @@ class Simulation(Reported):
 
     @property
     def routes(self) -> list[Answer]:
-        """Return the answers where it mattered which experts tokens were assumed to go to."""
-        return [one for one in self.answers if self.options.routing is not None and one.value == self.options.routing]
+        """Return the answers that follow from an assumption on which experts tokens go to, or which classes are predicted; none where all
+        to the same take the same memory."""
+        if self.options.routing is None or (
+            self.skewed is not None and all(self.skewed["peak"][key] == self.peak(key) for key in COUNTERS)
+        ):
+            return []
+        return [one for one in self.answers if one.value == self.options.routing]
 
     @property
     def launched_as(self) -> str:
@@ -496,9 +501,9 @@ class Simulation(Reported):
         late = [when for when, found in ((_LATE_STREAMS, self.lazy), (_LATE_WATCHDOG, self.in_flight)) if found is not None]
         if late:
             yield "the range", f"more is reserved where {' or '.join(late)}"
-        if self.skewed is not None:
+        if self.skewed is not None and self.routes:
             most = bytes_text(self.skewed["peak"]["reserved"])
-            yield "assumed", f"tokens go to all experts alike, see IRS646; where all go to the same {most} are reserved"
+            yield "assumed", f"experts get equally many tokens, see IRS646; where all tokens go to the same {most} are reserved"
         if self.fewest is not None:
             least = bytes_text(self.fewest["peak"]["reserved"])
             yield (
@@ -578,7 +583,7 @@ def _remarks(simulation: Simulation) -> Iterator[tuple[str, str]]:
             f"{simulation.line}, perhaps of that: --answer 1 gives another value",
         )
     elif read := [
-        one for one in simulation.answers if not one.is_most and one.value not in (_IN_PLACE, _FINITE) and one not in simulation.routes
+        one for one in simulation.answers if not one.is_most and one.value not in (_IN_PLACE, _FINITE, simulation.options.routing)
     ]:
         yield "IRS646", f"values of device tensors were read and taken to be {read[0].value}: {_lines(read)}"
     yield from _assumptions(simulation)
@@ -597,11 +602,11 @@ def _assumptions(simulation: Simulation) -> Iterator[tuple[str, str]]:
     if finite := [one for one in simulation.answers if one.value == _FINITE]:
         yield "IRS646", f"numbers that are not computed were assumed to be neither infinite nor NaN: {_lines(finite)}"
     if simulation.routes:
-        how = "all experts alike" if simulation.options.routing == "balanced" else "the same experts"
+        how = "spread evenly" if simulation.options.routing == "balanced" else "the same for all rows"
         yield (
             "IRS646",
-            f"tokens were assumed to go to {how}, as the program does not compute where: {_lines(simulation.routes)}; "
-            "--routing chooses the other",
+            "choices that are not computed, as experts of tokens and predicted classes, were assumed to be "
+            f"{how}: {_lines(simulation.routes)}; --routing chooses the other",
         )
 
 
@@ -888,7 +893,7 @@ def _other_ends(simulation: Simulation) -> Iterator[Table]:
         yield _beside(
             simulation, simulation.fewest, "peaks if all elements of masks that are not computed hold, and if none does", "all, none"
         )
-    if simulation.skewed is not None and simulation.steps:
+    if simulation.skewed is not None and simulation.routes and simulation.steps:
         yield _beside(
             simulation, simulation.skewed, "peaks where tokens go to all experts alike, and where all go to the same", "alike, same"
         )

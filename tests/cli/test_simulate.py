@@ -1105,10 +1105,12 @@ def test_tokens_whose_experts_nobody_computes_go_to_all_alike(tmp_path: Path, wa
         known["skewed"] is None and "balanced" not in str(known["answers"]) and {one["value"] for one in found["answers"]} == {"balanced"}
     )
     [said] = [one["message"] for one in found["diagnostics"] if one["code"] == "IRS646"]
-    assert said.startswith("tokens were assumed to go to all experts alike, as the program does not compute where: ")
+    assert said.startswith("choices that are not computed, as experts of tokens and predicted classes, were assumed to be spread evenly: ")
     skewed = simulate(tmp_path, ROUTED, "--format", "json", "--routing", "skewed", arguments=(way,))
     assert skewed.stderr.startswith("[1024, 1024, 0, 0, 0, 0, 0, 0]\n")
     assert found["skewed"]["peak"] == json.loads(skewed.stdout)["peak"]
+    accuracy = "    print(gate(x).argmax(-1).eq(0).sum().item())\n    optimizer.step()\n    break\n"  # which decides no memory
+    assert "IRS646" not in simulate(tmp_path, ROUTED.partition("    weight, chosen")[0] + accuracy).stdout
 
 
 def test_an_order_of_unknown_numbers_leaves_as_many_of_each(tmp_path: Path) -> None:
