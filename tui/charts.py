@@ -38,8 +38,8 @@ _LEAST_BROKEN = 3
 class StepChart(ABC):
     """Totals by step, and a window of steps that is looked at. Subclasses draw the bars; NaN is a total that is unknown."""
 
-    names_window_from: ClassVar[int] = 7
-    """From so many lines on the last one says which steps are drawn."""
+    names_window_from: ClassVar[int] = 12
+    """From so many lines on the last one says which steps are drawn; with fewer the axis does."""
 
     def __init__(self, total: Floats, *, kind: Kind = Kind.BYTES, places: Sequence[str] | None = None) -> None:
         self.total = total
@@ -57,6 +57,8 @@ class StepChart(ABC):
         self._edges: Floats | None = None
         self.time = ""
         """Kind of time, where the axis is time."""
+        self.pointed = ""
+        """What the pointer is over."""
 
     def use_time(self, seconds: Floats | None, what: str = "") -> None:
         """Make each place as wide as it takes time, of which `what` says whose it is; None for equal widths."""
@@ -87,6 +89,10 @@ class StepChart(ABC):
     def is_modelled(self, step: int) -> bool:
         """Return whether something in the total of a step is modelled."""
         return False
+
+    def point_text(self, step: int, role: str) -> str:
+        """Return what is drawn at a step in a cell with this role."""
+        return f"{self.place(step)}: {self.text_at(step)}"
 
     @property
     def highest(self) -> float:
@@ -239,9 +245,11 @@ class StepChart(ABC):
             return [()] * max(height, 0)
         marks = self.mark_lines(count, symbols)
         above = [_moved_in(line, margin) for line in marks] if height >= len(marks) + 2 else []
-        below = [self._axis_line(margin, count, here, mark, symbols)] if height >= 2 else []
-        if height >= self.names_window_from:
-            below.append(_moved_in(self.window_line(count, symbols), margin))
+        window = (Span(cut_end(symbols.clean(self.pointed), count, symbols)),) if self.pointed else self.window_line(count, symbols)
+        has_window, said = height >= self.names_window_from, text_of(window)
+        inside = "" if has_window else said if self.pointed else said.partition(", ")[0]
+        below = [self._axis_line(margin, count, here, mark, inside, symbols)] if height >= 2 else []
+        below += [_moved_in(window, margin)] if has_window else []
         rows = height - len(above) - len(below)
         labels = ["" if self.peak is None else self.top_text(), *([""] * rows)]
         if self.base(rows):
@@ -289,14 +297,21 @@ class StepChart(ABC):
         label = cut_end(label, before, symbols)
         return (Span(f"{' ' * (before - len(label))}{label} "), sign)
 
-    def _axis_line(self, margin: int, count: int, here: int | None, mark: int | None, symbols: Symbols) -> Line:
+    def _axis_line(self, margin: int, count: int, here: int | None, mark: int | None, text: str, symbols: Symbols) -> Line:
+        """Return the axis with the cursor and the other end of a range; the text stands in it, on the side where the cursor is not."""
         signs = [symbols.glyphs.rule] * count
+        at = -1 if here is None else self.column_of(here, count)
+        is_placed = text.startswith(symbols.glyphs.axis)  # phases, each below its steps
+        words = [sign for sign in (text.rstrip() if is_placed else f" {text} " if text else "") if display_width(sign) == 1]
+        first = 0 if is_placed else 1 if at > len(words) or at < 0 else count - len(words) - 1
+        if 0 <= first <= count - len(words):
+            signs[first : first + len(words)] = words
         for step, sign in ((mark, "A"), (here, symbols.here)):
             at = -1 if step is None else self.column_of(step, count)
             if 0 <= at < count:
                 signs[at] = sign
         zero = Span(f"{pad(humanise(0, self.kind), margin - 2, right=True)} {symbols.glyphs.corner}", "faint")
-        return (zero, *(Span("".join(run), "faint" if sign == symbols.glyphs.rule else "mark") for sign, run in groupby(signs)))
+        return (zero, *(Span("".join(run), "mark" if sign in ("A", symbols.here) else "faint") for sign, run in groupby(signs)))
 
     def window_line(self, count: int, symbols: Symbols) -> Line:
         """Return which steps are drawn."""
@@ -406,6 +421,11 @@ class Stack(StepChart):
         """Return the parts of a step's total, the lowest first: whole numbers that add up to it."""
         return {name: int(part[step]) for name, part in self.parts.items() if part[step] and not math.isnan(part[step])}
 
+    def point_text(self, step: int, role: str) -> str:
+        bands = zip(self.parts, colours_of(list(self.parts)), strict=True)
+        name = next((name for name, look in bands if PARTS[look % len(PARTS)] == role), "")
+        return super().point_text(step, role) + (f", {name} {self._sum_text([name], step)}" if name else "")
+
     def bars(self, count: int, rows: int, symbols: Symbols) -> list[Line]:
         steps, fills, base = self.chosen(count), self._fills(symbols), self.base(rows)
         drawn = [place for place, name in enumerate(self.parts) if not base or name not in self._same]
@@ -468,30 +488,36 @@ class Stack(StepChart):
             return self.wrapped_legend(width, symbols)[:most]
         values = self.values_at(step)
         fills = dict(zip(self.parts, self._fills(symbols), strict=True))
-        largest, rows = sorted(values, key=lambda name: -values[name]), list[Line]()
-        for kept in (len(values), *range(len(values), -1, -1)):
-            shown = [name for name in values if name in largest[:kept]]
-            # Names of colours come before the sum, which stands in the title too.
-            entries: list[Line] = [] if rows else [(Span(f"{self.text_at(step)}: ", "heading"),)]
-            for name in shown:
-                amount = self.amount(values[name], is_modelled=self._is_modelled_at(name, step))
-                entries.append((fills[name], Span(f" {symbols.clean(name)} "), Span(f"{amount}  ", "name")))
-            rest = [name for name in values if name not in shown]
-            if rest:
-                is_modelled = any(self._is_modelled_at(name, step) for name in rest)
-                amount = self.amount(sum(values[name] for name in rest), is_modelled=is_modelled)
-                entries.append((Span(f"{len(rest)} more "), Span(f"{amount}  ", "name")))
+        # What there is none of at this step is named too: no colour is without its name.
+        drawn = [name for name, part in self.parts.items() if part.any()]
+        ranked = sorted(drawn, key=lambda name: -values.get(name, 0))
+        few, rows = min(len(values), 1), list[Line]()
+        # Where there is little room the sum goes first, which stands in the title too, then numbers of the smallest, then their names.
+        tries = [(len(values), len(drawn)), *((numbers, len(drawn)) for numbers in range(len(values), few - 1, -1))]
+        for place, (numbers, names) in enumerate([*tries, *((names, names) for names in range(len(drawn) - 1, -1, -1))]):
+            entries: list[Line] = [] if place else [(Span(f"{self.text_at(step)}: ", "heading"),)]
+            named, joined = set(ranked[:names]), [name for name in drawn if name in values and name in ranked[numbers:names]]
+            for name in (name for name in drawn if name in named and name not in joined):
+                number = self._sum_text([name], step) if name in values else "" if place else "0"
+                look: Role = "plain" if name in values else "faint"
+                amount = (Span(f"{number} ", "name" if name in values else "faint"),) if number else ()
+                entries.append((fills[name], Span(f" {symbols.clean(name)} ", look), *amount, Span(" ")))
+            entries += [(fills[name], Span(f" {symbols.clean(name)}, ")) for name in joined[:-1]]
+            entries += [
+                (fills[name], Span(f" {symbols.clean(name)}: "), Span(f"{self._sum_text(joined, step)}  ", "name")) for name in joined[-1:]
+            ]
+            rest = [name for name in ranked[names:] if name in values]
+            entries += [(Span(f"{len(rest)} more "), Span(f"{self._sum_text(rest, step)}  ", "name"))] if rest else []
             rows = _legend_rows(entries, width)
             if len(rows) <= most:
                 break
-        # Every colour that is drawn has its name; what there is none of at this step is named in grey, as far as there is room.
-        for name in (name for name, part in self.parts.items() if name not in values and part.any()):
-            more = _legend_rows([*entries, (fills[name], Span(f" {symbols.clean(name)} 0  ", "faint"))], width)
-            if len(more) > most:
-                break
-            entries.append((fills[name], Span(f" {symbols.clean(name)} 0  ", "faint")))
-            rows = more
         return [cut_line(row, width, symbols) for row in rows[:most]]
+
+    def _sum_text(self, names: Sequence[str], step: int) -> str:
+        """Return the bytes of some parts at a step."""
+        return self.amount(
+            sum(int(self.parts[name][step]) for name in names), is_modelled=any(self._is_modelled_at(name, step) for name in names)
+        )
 
     def _is_modelled_at(self, name: str, step: int) -> bool:
         return name in self.modelled and bool(self.modelled[name][step])

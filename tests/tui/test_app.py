@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Awaitable
 from typing import cast
@@ -189,6 +190,11 @@ async def test_clicks_select_rows_and_steps(app: IrscopeApp, pilot: Pilot[None])
     width = app.screen.query_one(TimelinePane).size.width
     await pilot.click(TimelinePane, offset=(width - 3, 3))
     assert selected(app) == "y"
+    await press(app, pilot, "2")
+    await pilot.hover("#stack", offset=(60, 10))
+    assert re.search(r"step \d+: ~?[\d.]+ \w+, \w+ ~?[\d.]+ \w+ ", screen_text(app)), "the band under the pointer is named"
+    await pilot.hover("#alive")
+    assert "steps 0 to" in screen_text(app)
 
 
 @pytest.mark.slow

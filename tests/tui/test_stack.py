@@ -158,10 +158,11 @@ def test_five_percent_between_two_runs_is_seen_in_rows_of_its_own(symbols: Symbo
 
 
 def test_the_peak_and_the_cursor_are_marked() -> None:
-    lines = [text_of(line) for line in stack([1, 2, 8, 1]).lines(50, 9, 2, UNICODE)]
+    lines = [text_of(line) for line in stack([1, 2, 8, 1]).lines(50, 12, 2, UNICODE)]
     assert lines[0].index("▼") == lines[-2].index("▲")
     assert "peak 8 B at step 2" in lines[0]
     assert "steps 0 to 3" in lines[-1]
+    assert " steps 0 to 3 in program order " in text_of(stack([1, 2, 8, 1]).lines(70, 10, 2, UNICODE)[-1]), "the axis says it"
 
 
 def test_a_peak_outside_of_the_window_is_said() -> None:
@@ -187,7 +188,7 @@ def test_nothing_to_draw() -> None:
 @pytest.mark.parametrize("value", [0, 1])
 def test_what_is_there_shows_and_zero_does_not(value: int) -> None:
     lines = stack([value, 2**30]).lines(40, 8, None, UNICODE)
-    assert (text_of(lines[-3])[12] == " ") == (value == 0)
+    assert (text_of(lines[-2])[12] == " ") == (value == 0)
 
 
 @given(st.lists(st.lists(st.integers(0, 2**48), min_size=4, max_size=4), min_size=1, max_size=15), st.integers(20, 150), st.integers(1, 4))
@@ -256,7 +257,7 @@ def test_a_long_step_is_wide() -> None:
     made = stack([1, 2, 3])
     made.use_time(np.array([1.0, 8.0, 1.0]), "least time on h200")
     assert made.chosen(20).tolist() == [0] * 2 + [1] * 16 + [2] * 2
-    assert "over 10.00 s, least time on h200" in text_of(made.lines(80, 8, 0, UNICODE)[-1])
+    assert "over 10.00 s, least time on h200" in text_of(made.lines(80, 12, 0, UNICODE)[-1])
     made.use_time(None)
     assert made.chosen(21).tolist() == [0] * 7 + [1] * 7 + [2] * 7
 

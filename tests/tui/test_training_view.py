@@ -149,12 +149,12 @@ def test_checkpointing_lowers_the_peak_of_a_step_for_time() -> None:
 def test_a_rule_goes_up_where_a_phase_begins_and_covers_no_bytes() -> None:
     made = StepStack({"kept": np.array([1.0, 4.0, 2.0, 1.0])}, ["forward", "backward", "backward", "optimizer"])
     margin = made.margin()
-    lines = [text_of(line)[margin:] for line in made.lines(margin + 40, 11, None, UNICODE)]
+    lines = [text_of(line)[margin:] for line in made.lines(margin + 40, 12, None, UNICODE)]
     bars = lines[1:-2]
-    assert [line[30] for line in bars] == ["│"] * 6 + ["█"] * 2
+    assert [line[30] for line in bars] == ["│"] * 6 + ["▂"] + ["█"] * 2
     # The peak's own line goes through its bytes, in its first column.
-    assert [line[10:12] for line in bars] == ["│█"] * 8
-    assert [line[20] for line in bars] == [" "] * 4 + ["█"] * 4
+    assert [line[10:12] for line in bars] == ["│█"] * 9
+    assert [line[20] for line in bars] == [" "] * 4 + ["▄"] + ["█"] * 4
 
 
 def test_the_title_names_the_peak_and_its_phase() -> None:

@@ -13,8 +13,8 @@ from irscope.tui.memory.views import Counters, Verdict, View
 from irscope.tui.rows import TableModel
 from irscope.tui.text import Line, Symbols, beside, text_of
 
-_LEAST_CHART: Final = 9
-"""Rows of a chart that keeps its form: its mark, six of bars, the axis, and the line below it."""
+_LEAST_CHART: Final = 10
+"""Rows of a chart that keeps its form: its mark, eight of bars, and the axis."""
 _LEAST_HEADED: Final = 8
 """Rows of one that has a legend, even at the cost of a bar."""
 TALL: Final = 16
@@ -170,7 +170,8 @@ class MemoryView(ABC):
         if not counters.is_known or room < 2 + counters.rows:
             line = counters.lines(width, symbols) if not counters.is_known else counters.line(width, symbols)
             table = line[: max(room - 2, 0)]
-            return [*said, *table, *stack.legend_at(step, width, max(min(room - len(table), 3), 0), symbols)]
+            legend = stack.legend_at(step, width, max(min(room - len(table), 3), 0), symbols)
+            return [*said, *(table or line[: room - len(legend)]), *legend]
         is_wide = width >= _WIDE
         # Intervals stand where there is room for them beside the legend.
         table = counters.lines(width - _LEAST_LEGEND - _BETWEEN if is_wide else width, symbols)

@@ -77,6 +77,19 @@ class ChartPane(Drawn, can_focus=True):
         if step is not None:
             self.go_to(step)
 
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        step, chart, offset = self.step_under(event), self.chart(), event.get_content_offset(self)
+        if chart is not None:
+            chart.pointed, before = "" if step is None or offset is None else chart.point_text(step, self.role_at(*offset)), chart.pointed
+            if chart.pointed != before:
+                self.redraw()
+
+    def on_leave(self) -> None:
+        chart = self.chart()
+        if chart is not None and chart.pointed:
+            chart.pointed = ""
+            self.redraw()
+
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._zoom_under(event, 0.5)
 

@@ -87,6 +87,11 @@ class Drawn(Painted):
         self._drawn = None
         self.refresh()
 
+    def role_at(self, x: int, y: int) -> str:
+        """Return the role of what is drawn in a cell."""
+        line = self._drawn[1][y] if self._drawn is not None and 0 <= y < len(self._drawn[1]) else ()
+        return next((role for text, role, _, _ in line if (x := x - display_width(text)) < 0), "")
+
     def render_line(self, y: int) -> Strip:
         if self._drawn is None or self._drawn[0] != self.size:
             self._drawn = (self.size, self.draw(self.size.width, self.size.height))
