@@ -114,7 +114,7 @@ def _while(use: Use) -> Sequence[Value]:
         count: Value | None = None
     else:
         first, count = None, builder.graph.add_weight(tensor(DType.I64, ()), None, Role.CONSTANT, Literal((trips,)))
-    node = use.add("cf.loop", [count, first, *state], types=[value.type for value in state])  # type: ignore[list-item]
+    node = use.add("cf.loop", [count, first, *state], types=[value.type for value in state])
     graph = level.graph.add_region(node, "body")
     graph.add_input(tensor(DType.I64, ()))
     again = graph.add_input(tensor(DType.BOOL, ()))

@@ -125,7 +125,13 @@ def _bitcast(use: Use, to: DType) -> Value | None:
     return use.one("view.reshape", [made], {"shape": shape})
 
 
-@rule("dynamic_slice", "real_dynamic_slice")
+@rule("real_dynamic_slice")
+def _open_slice(use: Use) -> Value:
+    x, starts, ends, steps = use.operands
+    return use.one("view.slice", [x, starts, ends, None, steps])
+
+
+@rule("dynamic_slice")
 def _dynamic_slice(use: Use) -> Value | None:
     shape = use.shape()
     return None if shape is None else use.one("tensor.dynamic_slice", use.operands, {"sizes": shape})

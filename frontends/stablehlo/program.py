@@ -360,7 +360,9 @@ class Use:
     def wrong(self, what: str) -> Exception:
         return refuse(f"{self.operation.name} {what}", self.builder.where)
 
-    def add(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, Attr] | None = None, types: Sequence[Type] | None = None) -> Node:
+    def add(
+        self, op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Attr] | None = None, types: Sequence[Type] | None = None
+    ) -> Node:
         """Add a node; its results have the types that the file gives."""
         operation = self.operation
         place = operation.place
@@ -375,7 +377,7 @@ class Use:
         )
         return made
 
-    def one(self, op: str, inputs: Sequence[Value], attrs: Mapping[str, Attr] | None = None, type_: Type | None = None) -> Value:
+    def one(self, op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Attr] | None = None, type_: Type | None = None) -> Value:
         """Add a node with one result."""
         return self.add(op, inputs, attrs, None if type_ is None else (type_,)).outputs[0]
 

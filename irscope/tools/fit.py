@@ -437,7 +437,7 @@ class Search:
 
     def _sure(self, memory: int, span: _Span, largest: Largest) -> Largest:
         """Return the largest size that fits where everything takes the most that it may: none above that which fits as it is predicted."""
-        if largest.size is None or not (self._is_replayed or self._has_arena):
+        if largest.size is None:
             return largest
         at = self.need(span.symbol, largest.size, span.others)
         if not at.is_modelled or (at.most is not None and at.most <= memory):
@@ -596,6 +596,9 @@ class Search:
         if plan is not None and plan.cuda is not None and plan.figures is not None:
             needed = _arena_need(plan.cuda, plan.figures, self.counter, place)
             return replace(needed, bytes=self._needed(plan.cuda, plan.figures), device_peak=device_peak)
+        if timeline.model == "xla" and footprint is not None and isinstance(footprint.peak.value, int):
+            least, most = (None if end is None else int(end) for end in footprint.peak.ends)
+            return Need(footprint.peak.value, *place, least=least, most=most, is_modelled=True)
         total = peak + sum(size for size in timeline.resident.values() if isinstance(size, int))
         return Need(total, *place, least=total, most=total, device_peak=device_peak)
 

@@ -28,6 +28,7 @@ from irscope.passes.cost.time import Time
 from irscope.passes.graph.alias import Strides
 from irscope.passes.inference.engine import Inferred
 from irscope.passes.lifetimes.timeline import Timeline, limits_of
+from irscope.passes.lifetimes.xla import XlaMemory
 from irscope.passes.memory.cuda import Basis, CudaMemory, asked_first
 from irscope.passes.memory.liveness import Liveness
 from irscope.passes.memory.points import Peaks, Points, parse_points, peaks_at
@@ -493,12 +494,24 @@ def device_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> Devi
     timeline = ctx.get(Liveness(model=model))
     if timeline.model == "ort":
         return _session_peaks(ctx, points, model)
+    if ctx.program.traits.lifetimes == "xla" and model in ("auto", "xla"):
+        return _compiled_peaks(ctx, points)
     replayed = simulator(ctx, model)
     if replayed is None:
         return None
     counted = [one.worst("allocated") for one in replayed.counted(points)]
     what = f"torch.cuda.max_memory_allocated() on {target_of(ctx.settings).text}, of the worse of two forward passes"
     return DevicePeaks(counted, what, timeline.peak_by_lives is not None or replayed.is_modelled)
+
+
+def _compiled_peaks(ctx: PassContext, points: Points) -> DevicePeaks | None:
+    """Return the peaks of a program that XLA compiles: what it fuses is planned anew at each point."""
+    if len(points) > _MOST_READ_AGAIN:
+        return None
+    bound = [ctx.at(sizes) for sizes in ctx.each(list(points), "planning", len(points))]
+    totals = [None if one is None else one.get(XlaMemory()).total.value for one in bound]
+    found = [total for total in totals if isinstance(total, int)]
+    return DevicePeaks(found, "arguments, results and temporaries, by XLA's rules of fusion", True) if len(found) == len(points) else None
 
 
 def _session_peaks(ctx: PassContext, points: Points, model: LifetimeModel) -> DevicePeaks | None:

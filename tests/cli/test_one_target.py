@@ -48,6 +48,7 @@ FILES: dict[str, tuple[str, Mapping[str, int]]] = {
     "torchscript": ("models/net.pt", {}),
     "pt2": ("models/net.pt2", {}),
     "jax": ("../tests/data/jax/gpt_scan.mlir.gz", {}),
+    "jax, open": ("../tests/data/jax/open_batch.jaxexport", {"b": 4}),
     "jax, donated": ("../tests/data/jax/mlp_sgd.mlir.gz", {}),
     "jax, sharded": ("../tests/data/jax/sharded/fsdp_step.mlir.gz", {}),
     "jax, compiled": ("../tests/data/jax/dump/retention.cpu_after_optimizations-buffer-assignment.txt", {}),

@@ -444,6 +444,13 @@ def test_names_of_jax_are_scopes_and_lines() -> None:
             (8, 4),
         ),
         ("%0 = stablehlo.slice %x [1:4:2, 0:3] : (tensor<4x8xf32>) -> tensor<2x3xf32>", "view.slice", (2, 3)),
+        (
+            "%a = stablehlo.constant dense<[1, 0]> : tensor<2xi32>\n%b = stablehlo.constant dense<[4, 6]> : tensor<2xi32>\n"
+            "%c = stablehlo.constant dense<[1, 2]> : tensor<2xi32>\n%0 = stablehlo.real_dynamic_slice %x, %a, %b, %c : "
+            "(tensor<4x8xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<3x3xf32>",
+            "view.slice",
+            (3, 3),
+        ),
         ("%0 = stablehlo.reverse %x, dims = [0] : tensor<4x8xf32>", "tensor.flip", (4, 8)),
         ("%0 = stablehlo.bitcast_convert %x : (tensor<4x8xf32>) -> tensor<4x8x4xui8>", "view.reshape", (4, 8, 4)),
         ("%0 = chlo.erf_inv %x : tensor<4x8xf32> -> tensor<4x8xf32>", "math.erfinv", (4, 8)),
