@@ -25,13 +25,12 @@ _INTRODUCTION: Final = """\
     .venv/bin/python -m benchmarks --only ir,live --save --page      # some suites; the others stay as they are
 
 The figures with a goal or a peer; `benchmarks/` has all. CPU seconds are of all processes. **ratio** is the measured figure divided by
-that of a peer in the same run; a goal is for the ratio if there is one. *Loop* is a fixed loop of plain Python on the suite's machine."""
+that of a peer in the same run; a goal is for the ratio if there is one."""
 _TITLES: Final = {
     "start": "Start", "ir": "The IR", "onnx_big": "Large ONNX graphs", "live": "Live code", "flops": "FLOPs", "searches": "Searches",
     "placement": "Addresses", "weights": "Weights",
 }  # fmt: skip
 _AFTER: Final = {
-    "onnx_big": "[conformance.md](conformance.md#large-graphs) has more of these graphs.",
     "searches": "[scheduling.md](scheduling.md#how-good-it-is) and [training.md](training.md#what-to-recompute) have other graphs.",
     "weights": """\
 `benchmarks/weights_big.py` makes checkpoints of 40 GB out of holes: their structure takes 0.1 CPU s, streaming all values 20 CPU s
@@ -87,10 +86,13 @@ def _page(kept: dict[str, Any]) -> Iterator[str]:
             yield "Not measured yet."
             continue
         rows = [Measurement(*row) for row in found["rows"]]
+        if suite == "placement" and all(row.is_reached for row in rows if row.goal is not None):
+            yield "Every goal is reached; [scheduling.md](scheduling.md#how-good-it-is) has the arenas."
+            continue
         yield from table(row for row in rows if row.goal is not None or (row.ratio is not None and not row.name.endswith(_AGAIN)))
         if found["notes"]:
             yield "\n" + "\n".join(f"* {note}" for note in found["notes"])
-        where = _where(found["machine"])
-        yield f"\n{'' if where == usual else f'{where}; '}loop {found['loop']:.3f} CPU s."
+        if (where := _where(found["machine"])) != usual:
+            yield f"\n{where}."
         if suite in _AFTER:
             yield "\n" + _AFTER[suite]

@@ -37,7 +37,7 @@ def commands_page() -> str:
     lines = [
         "# Commands and options",
         "",
-        "`irscope COMMAND --help` has further examples, `--help all` says more. [The command line](cli.md) has the rules of all commands.",
+        "`irscope COMMAND --help` has examples, `--help all` says more. [The command line](cli.md) has the rules of all commands.",
         "",
     ]
     for question, commands in GROUPS.items():
@@ -57,9 +57,6 @@ def _command(name: str, once: Mapping[str, Mapping[str, tuple[str, str]]]) -> It
     yield f"### irscope {name}"
     yield ""
     yield escaped(" ".join(cleandoc(command.__doc__ or "").split("\n\n")[0].split()))
-    yield ""
-    line, answer = command.examples[0]
-    yield f"`{line}`: {answer}"
     rows: list[tuple[str, str]] = []
     others: list[str] = []
     for group in parser._action_groups:
