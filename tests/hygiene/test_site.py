@@ -90,7 +90,9 @@ QUESTIONS = {
     "how long can the context be": "llm", "training on 8 gpus fsdp": "simulate", "count flops": "cost", "torch.compile memory": "compile",
     "inference time": "speed", "quantise int4 weights": "parameters", "fail CI when memory grows": "check",
     "write my own pass": "add-a-pass", "will it fit on my gpu": "memory", "kv cache size": "llm", "throughput tokens per second": "llm",
-    "deepspeed zero": "simulate", "onnx runtime memory": "memory-ort", "keyboard shortcuts": "tui",
+    "deepspeed zero": "simulate", "onnx runtime memory": "memory-ort", "keyboard shortcuts": "tui", "how do I install it": "index",
+    "fragmentation reserved vs allocated": "memory-allocator", "onnxruntime memory": "memory-ort", "nsys profile import": "runtime",
+    "which layer uses most memory": "memory", "how much vram does llama 3 8b need": "llm", "lora finetuning memory": "training",
 }  # fmt: skip
 """What a stranger types, and the page that answers it."""
 _LINKS = "Array.from(document.querySelectorAll('.md-search-result__item a')).map(link => link.href.split('/').pop().split(/[#?]/)[0])"
