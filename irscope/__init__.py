@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from irscope._version import __version__
 from irscope.lazy import lazily
 
+TYPE_CHECKING = False  # that of typing, whose import would be most of the time in which Ctrl-C is a traceback
 if TYPE_CHECKING:
     from irscope.api import (
         Card,

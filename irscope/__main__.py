@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 
@@ -21,6 +20,8 @@ def main() -> int:
         sys.stderr.write("irscope: interrupted\n")
         code = 130
     if code == 130:  # pressed again while Python ends, Ctrl-C ends it at once, with the same code for a shell, and without a traceback
+        import signal  # no module is read before Ctrl-C is caught
+
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return code
 

@@ -99,9 +99,6 @@ def replace_private(path: Path, pieces: Iterable[bytes]) -> None:
     _write_then_move(path, f"{os.urandom(8).hex()}.tmp", 0o600, lambda descriptor: _fill_binary(descriptor, pieces))
 
 
-# -- folders for temporary files ---------------------------------------------------------------------------------------
-
-
 def new_folder(prefix: str, suffix: str = "", beside: str | None = None) -> str:
     """Return a new folder that only this user may enter, in the folder for temporary files unless another one is named."""
     import tempfile  # not at the top: `irscope --help` imports this module
@@ -195,9 +192,6 @@ def _let_go(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-# -- files that a user names -------------------------------------------------------------------------------------------
-
-
 def link_target(path: Path) -> Path | None:
     """Return the target of a symbolic link; None for anything else, and for the system's names of open streams."""
     return path.resolve() if path.is_symlink() and not is_stream(path) else None
@@ -254,6 +248,8 @@ def replaced_when_whole(target: Path) -> Iterator[Path]:
         yield target
         return
     beside = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
+    with as_output_error(target):
+        os.close(os.open(beside, _NEW_FILE, 0o666))
     try:
         yield beside
         with as_output_error(target):

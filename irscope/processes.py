@@ -52,9 +52,6 @@ class Stopped(Exception):
     """A process was ended because nobody wants its answer any more."""
 
 
-# -- what programs that run in this process start ----------------------------------------------------------------------
-
-
 _PYTHON: Final = re.compile(r"(.*/)?python(3(\.\d+)?)?")
 Play: TypeAlias = Callable[[Sequence[str], Mapping[str, str], str | None], int | None]
 """Called with what stands after `python` in a command, with the variables and the folder; returns the exit code, or None to refuse."""
@@ -96,9 +93,6 @@ def _after_python(args: Any) -> list[str]:
     return given
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------
-
-
 def python(arguments: Sequence[str]) -> list[str]:
     """Return the command that runs this Python with arguments, which imports nothing from the working folder."""
     return [sys.executable, "-P", *arguments]
@@ -118,9 +112,6 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
         if not parts:
             del kept[_PATH]
     return kept
-
-
-# -- one process, one command ------------------------------------------------------------------------------------------
 
 
 @immutable
@@ -338,9 +329,6 @@ def output_of_tool(path: str, arguments: Sequence[str], seconds: float) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-# -- copies of this process --------------------------------------------------------------------------------------------
-
-
 def fork() -> int:
     """Return the process id of a copy of this process, and 0 in the copy, which must end by `os._exit`."""
     sys.stdout.flush()
@@ -375,8 +363,6 @@ def in_copy(work: Callable[[], bytes]) -> bytes | None:
         status = os.waitpid(copy, 0)[1]
     return made if status == 0 else None
 
-
-# -- processes that are handed functions -------------------------------------------------------------------------------
 
 _STARTING: Final = threading.Lock()
 
@@ -530,8 +516,6 @@ def _without_main() -> Iterator[None]:
     finally:
         sys.modules["__main__"] = main
 
-
-# -- processes of a program that runs in this one ----------------------------------------------------------------------
 
 Start: TypeAlias = Literal["start", "copy", "play", "leave"]
 """What becomes of a process: it is started, as a copy of this one where it would be a new one, called here, or taken to have ended well."""

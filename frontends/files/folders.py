@@ -152,9 +152,6 @@ def _tensors_of(folder: Path, name: str, sink: DiagnosticSink) -> Tensors:
     return Tensors(files, read_packed(every, checkpoints.quantization_beside(folder), program.metadata))
 
 
-# -- adapters: low-rank weights beside those of another folder, as peft writes them --------------------------------------
-
-
 ADAPTER: Final = "adapter_config.json"
 _ADAPTER_WEIGHTS: Final = ("adapter_model.safetensors", "adapter_model.bin")
 _LARGEST_RANK: Final = 1 << 20

@@ -178,8 +178,6 @@ class Overlay:
         self._remover = Remover(self._root)
         atexit.register(self.remove)
 
-    # -- where a file is -------------------------------------------------------------------------------------------
-
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Show files as they are within the context."""
@@ -296,8 +294,6 @@ class Overlay:
                 with open(f"{self._removed}{key}/{_GONE}", "wb"):
                     pass
 
-    # -- Python's functions ----------------------------------------------------------------------------------------
-
     def open(self, file: Any, mode: str = "r", buffering: int = -1, *args: Any, **kwargs: Any) -> Any:
         """Do as the function of that name."""
         if self._is_aside or not _names(file) or kwargs.get("opener") is not None or len(args) > 4:
@@ -356,8 +352,6 @@ class Overlay:
 
         @functools.wraps(original)
         def reader(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("dir_fd") is not None:
-                return original(path, *args, **kwargs)
             return self._named(original, path, self.reading(path, follows and kwargs.get("follow_symlinks", True)), *args, **kwargs)
 
         return reader
@@ -375,10 +369,10 @@ class Overlay:
 
         return changer
 
-    def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
+    def _open(self, path: Any, flags: int, mode: int = 0o777) -> int:
         temporary = getattr(os, "O_TMPFILE", 0)
-        if dir_fd is not None or (temporary and flags & temporary == temporary):
-            return self._real.open(path, flags, mode, dir_fd=dir_fd)  # type: ignore[no-any-return]
+        if temporary and flags & temporary == temporary:
+            return self._real.open(path, flags, mode)  # type: ignore[no-any-return]
         if not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
             return self._named(self._real.open, path, self.reading(path), flags, mode)  # type: ignore[no-any-return]
         if self._is_aside or not _names(path) or not (flags & os.O_CREAT or self._lexists(self.reading(path))):
@@ -386,14 +380,14 @@ class Overlay:
         if flags & os.O_EXCL and self._lexists(self.reading(path)):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         place = self.writing(path, copy=not flags & os.O_TRUNC)
-        return self._named(self._real.open, path, place, flags, mode)  # type: ignore[no-any-return]
+        return self._named(self._real.open, path, place, flags | os.O_CREAT, mode)  # type: ignore[no-any-return]
 
     def _truncate(self, path: Any, length: int) -> None:
         self._real.truncate(self.writing(path, copy=True), length)
 
-    def _mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: Any = None) -> None:
-        if self._is_aside or dir_fd is not None or self._is_plain(key := self._key(path)):
-            self._real.mkdir(path, mode, dir_fd=dir_fd)
+    def _mkdir(self, path: Any, mode: int = 0o777) -> None:
+        if self._is_aside or self._is_plain(key := self._key(path)):
+            self._real.mkdir(path, mode)
             return
         with self._lock:
             if self._lexists(self._place(key)):
@@ -401,9 +395,9 @@ class Overlay:
             self._folder_for(key, path)
             self._named(self._real.mkdir, path, self._layer + key, mode)
 
-    def _remove(self, path: Any, *, dir_fd: Any = None) -> None:
-        if self._is_aside or dir_fd is not None or self._is_plain(key := self._key(path, follow=False)):
-            self._real.unlink(path, dir_fd=dir_fd)
+    def _remove(self, path: Any) -> None:
+        if self._is_aside or self._is_plain(key := self._key(path, follow=False)):
+            self._real.unlink(path)
             return
         with self._lock:
             place = self._place(key)
@@ -415,9 +409,9 @@ class Overlay:
             self._lines.pop(key, None)
             self._hide(key)
 
-    def _rmdir(self, path: Any, *, dir_fd: Any = None) -> None:
-        if self._is_aside or dir_fd is not None or self._is_plain(key := self._key(path, follow=False)):
-            self._real.rmdir(path, dir_fd=dir_fd)
+    def _rmdir(self, path: Any) -> None:
+        if self._is_aside or self._is_plain(key := self._key(path, follow=False)):
+            self._real.rmdir(path)
             return
         with self._lock:
             if self._listdir(path):
@@ -426,9 +420,9 @@ class Overlay:
                 self._real.rmdir(self._layer + key)
             self._hide(key)
 
-    def _rename(self, source: Any, target: Any, *, src_dir_fd: Any = None, dst_dir_fd: Any = None) -> None:
-        if self._is_aside or src_dir_fd is not None or dst_dir_fd is not None:
-            self._real.rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+    def _rename(self, source: Any, target: Any) -> None:
+        if self._is_aside:
+            self._real.rename(source, target)
             return
         with self._lock:
             key, to = self._key(source, follow=False), self._key(target, follow=False)
@@ -479,11 +473,11 @@ class Overlay:
             with self.aside():
                 shutil.copy2(place, into)
 
-    def _symlink(self, source: Any, target: Any, target_is_directory: bool = False, *, dir_fd: Any = None) -> None:
-        into = target if dir_fd is not None else self.writing(target, follow=False)
+    def _symlink(self, source: Any, target: Any, target_is_directory: bool = False) -> None:
+        into = self.writing(target, follow=False)
         if into is not target and self._lexists(self._place(self._key(target, follow=False))):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
-        self._real.symlink(source, into, target_is_directory, dir_fd=dir_fd)
+        self._real.symlink(source, into, target_is_directory)
 
     def _merged(self, path: Any) -> list[str] | None:
         """Return the names in a folder that is in both layers; None where one of them has all there is."""
@@ -501,12 +495,14 @@ class Overlay:
         return list(dict.fromkeys(names))
 
     def _listdir(self, path: Any = ".") -> list[Any]:
+        path = self._opened(path)
         names = self._merged(path)
         if names is None:
             return self._named(self._real.listdir, path, self.reading(path))  # type: ignore[no-any-return]
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
 
     def _scandir(self, path: Any = ".") -> Any:
+        path = self._opened(path)
         if self._merged(path) is None:
             return self._real.scandir(path)
         given = os.fspath(path)
@@ -515,7 +511,23 @@ class Overlay:
     def _getcwd(self) -> str:
         return self._real.getcwd() if self._is_aside else self._cwd()
 
-    # -- files that stay where they are ----------------------------------------------------------------------------
+    def _opened(self, folder: Any) -> Any:
+        """Return the name of a folder that may be an open one."""
+        return self._seen(self._real.readlink(f"/proc/self/fd/{folder}")) if isinstance(folder, int) else folder
+
+    def _by_name(self, function: Callable[..., Any], place: int = 0) -> Callable[..., Any]:
+        """Return a function that also takes names in open folders, the one of `dir_fd` at a place among its arguments."""
+
+        @functools.wraps(function)
+        def named(*args: Any, **kwargs: Any) -> Any:
+            given = list(args)
+            for name, index in (("dir_fd", place), ("src_dir_fd", 0), ("dst_dir_fd", 1)):
+                folder = kwargs.pop(name, None)
+                if folder is not None:
+                    given[index] = os.path.join(self._opened(folder), os.fsdecode(given[index]))
+            return function(*given, **kwargs)
+
+        return named
 
     def _temporary_folder(self, original: Callable[..., str], suffix: Any = None, prefix: Any = None, dir: Any = None) -> str:
         return self._as_plain(dir, lambda: original(suffix, prefix, dir), lambda made: made)  # type: ignore[no-any-return]
@@ -531,8 +543,6 @@ class Overlay:
             made = make()
             self._plain.append(os.path.realpath(os.fsdecode(path(made))))
         return made
-
-    # -- installing ------------------------------------------------------------------------------------------------
 
     def install(self) -> None:
         """Let the program see this."""
@@ -550,20 +560,24 @@ class Overlay:
 
         for name in ("stat", "lstat", "access", "readlink", "statvfs", "chdir", "getxattr", "listxattr"):
             if hasattr(os, name):
-                replace(os, name, self._reader(name))
+                replace(os, name, self._by_name(self._reader(name)))
         for name in ("chmod", "chown", "lchown", "utime", "setxattr", "removexattr"):
             if hasattr(os, name):
-                replace(os, name, self._changer(name))
-        for name in ("open", "mkdir", "remove", "rmdir", "rename", "link", "symlink", "truncate", "listdir", "scandir", "getcwd"):
+                replace(os, name, self._by_name(self._changer(name)))
+        for name in ("truncate", "listdir", "scandir", "getcwd"):
             replace(os, name, getattr(self, f"_{name}"))
-        for name, made in (("unlink", self._remove), ("replace", self._rename)):
-            replace(os, name, made)
+        for name in ("open", "mkdir", "remove", "unlink", "rmdir", "rename", "replace", "link", "symlink"):
+            made = getattr(self, f"_{ {'unlink': 'remove', 'replace': 'rename'}.get(name, name) }")
+            replace(os, name, self._by_name(made, int(name == "symlink")))
         temporary: Any = tempfile
         replace(temporary, "mkdtemp", functools.partial(self._temporary_folder, temporary.mkdtemp))
         replace(temporary, "_mkstemp_inner", functools.partial(self._temporary_file, temporary._mkstemp_inner))
         self._exchange(replaced)
         self._set(builtins, "open", self.open)
         self._set(shutil, "_use_fd_functions", False)  # by names, as everything here
+        openers: dict[Any, Any] = importlib.import_module("numpy.lib._datasource")._file_openers._file_openers
+        self._undo.callback(openers.__setitem__, None, openers[None])
+        openers[None] = self.open
         self._install_imports()
         self._install_compiled()
 
@@ -608,12 +622,11 @@ class Overlay:
             core = torch._C
             self._set(core, "PyTorchFileWriter", _opening(core.PyTorchFileWriter, self._binary))
             self._set(core, "PyTorchFileReader", _opening(core.PyTorchFileReader, self.reading))
-            reads += [(torch, "from_file", 0), (core, "import_ir_module", 1)]
+            reads += [(core, "import_ir_module", 1)]
+            self._set(torch, "from_file", self._mapping(torch.from_file))
             writes += [(torch.jit.RecursiveScriptModule, "save", 1), (torch.autograd.profiler.profile, "export_chrome_trace", 1)]
             storage = torch.UntypedStorage
-            mapped = storage.from_file
-            from_file = staticmethod(lambda filename, *args, **kwargs: mapped(self.reading(filename), *args, **kwargs))
-            setattr(storage, "from_file", from_file)  # noqa: B010  # a static method of a class in C
+            setattr(storage, "from_file", staticmethod(self._mapping(storage.from_file)))  # noqa: B010  # a static method of a class in C
             self._undo.callback(delattr, storage, "from_file")
         if find_spec("safetensors") is not None:
             for name in ("safetensors", "safetensors.torch", "safetensors.numpy"):
@@ -626,19 +639,33 @@ class Overlay:
                 package, models = importlib.import_module("tokenizers"), importlib.import_module("tokenizers.models")
                 reads += [(package.Tokenizer, "from_file", 0)]
                 writes += [(package.Tokenizer, "save", 1), (models.Model, "save", 1)]
+        databases: list[tuple[Any, str, int]] = []
         with contextlib.suppress(ImportError):
-            writes.append((importlib.import_module("sqlite3"), "connect", 0))
-        for place, pairs in ((self.reading, reads), (functools.partial(self.writing, copy=True), writes)):
+            databases.append((importlib.import_module("sqlite3"), "connect", 0))
+        for place, pairs in ((self.reading, reads), (functools.partial(self.writing, copy=True), writes), (self._database, databases)):
             for holder, name, index in pairs:
                 if name in getattr(holder, "__dict__", {}):
                     before = holder.__dict__[name]
                     made: Any = _with_place(before, index, place)
                     self._set(holder, name, staticmethod(made) if isinstance(before, staticmethod) else made)
 
+    def _mapping(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that maps a file into memory: one that is shared is written."""
+
+        def mapped(filename: Any, shared: Any = False, *args: Any, **kwargs: Any) -> Any:
+            return original(self.writing(filename, copy=True) if shared else self.reading(filename), shared, *args, **kwargs)
+
+        return mapped
+
+    def _database(self, name: Any) -> Any:
+        """Return the database to open, which may be a URI."""
+        if not isinstance(name, str) or not name.startswith("file:"):
+            return self.writing(name, copy=True)
+        path, mark, more = name.removeprefix("file:").partition("?")
+        return name if "mode=memory" in more else f"file:{self.writing(path, copy=True)}{mark}{more}"
+
     def _binary(self, path: Any) -> Any:
         return self.open(path, "wb", 0) if _names(path) and not self._is_aside else path
-
-    # -- the end ---------------------------------------------------------------------------------------------------
 
     def written(self) -> list[Written]:
         """Return every file that is there now and the program wrote."""

@@ -157,9 +157,6 @@ def _importable(folder: Path) -> list[str]:
     return sorted(one.name for one in found if one.name.endswith((".py", ".so")) or os.path.isfile(os.path.join(one.path, "__init__.py")))
 
 
-# -- files ---------------------------------------------------------------------------------------------------------------
-
-
 def _imported() -> set[str]:
     """Return the files of modules that were imported."""
     return {os.path.abspath(file) for module in list(sys.modules.values()) if isinstance(file := getattr(module, "__file__", None), str)}

@@ -103,9 +103,6 @@ def _cache_layers(config: Any, text: Any) -> Iterator[tuple[str, object]]:
         yield "attention.sliding_window_pattern", [bool(window) for window in windows]
 
 
-# -- tensors for inputs, the same ones every time ----------------------------------------------------------------------
-
-
 _LARGEST_REAL: Final = 16 << 20
 """Elements of an input of noise that is still made; what is looked at without running does not need larger ones."""
 
@@ -147,9 +144,6 @@ def _tensor(wanted: Wanted, shape: Sequence[int], chance: torch.Generator, real:
         below = min(wanted.below, 2) if wanted.dtype is DType.BOOL else wanted.below
         return torch.randint(0, max(below, 1), tuple(shape), generator=chance).to(dtype)
     return torch.rand(tuple(shape), generator=chance).to(dtype)
-
-
-# -- modules without memory for their weights --------------------------------------------------------------------------
 
 
 _LARGE: Final = 65_536
@@ -218,9 +212,6 @@ def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:
     if not tensor.is_meta:
         return mode.from_tensor(tensor)
     return FakeTensor(mode, tensor, torch.device("cpu"))
-
-
-# -- named models as programs ------------------------------------------------------------------------------------------
 
 
 _SMALLEST_OPEN: Final = 2
@@ -505,9 +496,6 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings(), redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
         yield
-
-
-# -- named models written to files -------------------------------------------------------------------------------------
 
 
 SUFFIXES: Final = (".onnx", ".pt2", ".pt")

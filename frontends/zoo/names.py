@@ -112,8 +112,6 @@ def _parts(text: str) -> tuple[str, str, str] | None:
     return (package, match["model"], match["options"] or "") if package else None
 
 
-# -- folders as hubs have them -----------------------------------------------------------------------------------------
-
 _GRAPHS: Final = (".onnx", ".pt2", ".irs")
 _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _GGUF: Final = (".gguf",)
@@ -227,9 +225,6 @@ def inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-# -- what is not a model, and what to type instead ------------------------------------------------------------------------
-
-
 def missing(text: str) -> IrscopeError:
     """Return what is said of a text that is neither a file nor a name. Bare words are asked about in `packages.unknown_word`."""
     if package := looks_like_name(text):
@@ -269,9 +264,6 @@ def definitions(path: Path) -> list[str]:
     ]
     likely = [name for name in functions if re.search("build|make|model|create|get", name)]
     return [*likely, *classes, *(name for name in functions if name not in likely)]
-
-
-# -- options in braces ---------------------------------------------------------------------------------------------------
 
 
 def _parsed_options(text: str, options: str) -> dict[str, OptionValue]:

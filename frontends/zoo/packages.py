@@ -114,9 +114,6 @@ def stored_dtype(tensors: Tensors | None) -> DType | None:
     return next((dtype for dtype in floats if dtype in (DType.F16, DType.BF16, DType.F32, DType.F64)), None)
 
 
-# -- from a name to a recipe -------------------------------------------------------------------------------------------
-
-
 _NEAR: Final = 4
 
 
@@ -235,9 +232,6 @@ def _maker(package: str) -> Callable[[str, dict[str, Any], DType | None], Recipe
         "torchvision": torchvision_recipe,
     }
     return found[package]
-
-
-# -- transformers: kinds with their default configuration, classes, configurations in local files ----------------------
 
 
 _IMAGE_SIZE: Final = 224
@@ -621,9 +615,6 @@ _SHAPES: Final = {"pixel_values": _image, "input_features": _features, "input_va
 def _first_known(config: Any, *names: str) -> Any:
     """Return the first of these settings that the configuration has."""
     return next((found for name in names if (found := getattr(config, name, None)) is not None), None)
-
-
-# -- torchvision and timm ----------------------------------------------------------------------------------------------
 
 
 _USUAL_SIZE: Final = 224

@@ -106,8 +106,6 @@ class Script:
                 f"{self.symbol}() takes ({known}): {error}", code="IRS672", where=name.text, hint=f"{self.where}{{NAME=VALUE}}"
             ) from None
 
-    # -- inputs ------------------------------------------------------------------------------------------------
-
     def _wanted(self, module: nn.Module) -> Iterator[Wanted]:
         inputs = self.inputs
         if inputs is None and not self._stated.inputs:

@@ -176,10 +176,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug or _debugs_simulation(arguments):
             raise
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            full = OutputError(f"cannot be written: {error.strerror}", where=str(error.filename or "a file"), hint=_ROOM_HINT)
-            _complain(full)
-            return full.exit_code
+        if no_room := _no_room(error):
+            _complain(no_room)
+            return no_room.exit_code
         if isinstance(error, ModuleNotFoundError) and not (error.name or "irscope").startswith("irscope"):
             package = "pillow" if error.name == "PIL" else error.name
             lacking = UsageError(f"{error.name} is not installed", code="IRS195", hint=f"pip install {package}")
@@ -187,6 +186,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return lacking.exit_code
         _complain(IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; run again with --debug for the details"))
         return ExitCode.PASS
+
+
+def _no_room(error: Exception) -> OutputError | None:
+    """Return what to say where an error comes from a full disk, or where there is no place for temporary files."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return OutputError(f"cannot be written: {error.strerror}", where=str(error.filename or "a file"), hint=_ROOM_HINT)
+    import tempfile
+
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:  # other packages stumble over it in ways of their own
+        return OutputError("no folder for temporary files can be written to", hint=_ROOM_HINT)
+    return None
 
 
 def _debugs_simulation(arguments: Sequence[str]) -> bool:

@@ -52,6 +52,19 @@ CASES = {
         assert [entry.name for entry in os.scandir(".") if entry.is_file()] == ["old.txt"]
         assert [(file.path, file.was_there) for file in overlay.written()] == [(os.path.abspath("old.txt"), True)]
         """,
+    "files are named in open folders, emptied, and written by functions that libraries keep": """
+        import numpy, sqlite3
+        inner = os.open("folder", os.O_RDONLY)
+        os.unlink("inner.txt", dir_fd=inner)
+        os.close(os.open("new.txt", os.O_CREAT | os.O_WRONLY, dir_fd=inner))
+        assert os.listdir(inner) == ["new.txt"] == os.listdir("folder") and os.stat("new.txt", dir_fd=inner).st_size == 0
+        os.close(os.open("old.txt", os.O_WRONLY | os.O_TRUNC))
+        assert os.path.getsize("old.txt") == 0
+        numpy.savetxt("old.txt", [1.0])
+        assert numpy.loadtxt("old.txt") == 1
+        sqlite3.connect("file:new.db?mode=rwc", uri=True).execute("create table t(x)").connection.commit()
+        assert os.path.exists("new.db")
+        """,
     "folders are made, listed, walked, moved and removed": """
         os.makedirs("out/a/b")
         assert raises(FileExistsError, os.mkdir, "out/a") == "out/a"
