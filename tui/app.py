@@ -166,8 +166,6 @@ class IrscopeApp(App["BaseException"]):
         if self.session.compare_with:
             self.call_after_refresh(self.action_open_screen, "compare")
 
-    # -- screens -----------------------------------------------------------------------------------------------
-
     def _screen_of(self, name: str) -> ModelScreen:
         if name not in self._screens:
             from irscope.tui.screen import screen_class
@@ -206,8 +204,6 @@ class IrscopeApp(App["BaseException"]):
             self.switch_screen(self._screen_of(place.screen))
         else:
             shown.show_all()
-
-    # -- the file ----------------------------------------------------------------------------------------------
 
     def watch_file(self) -> None:
         """Notify once when the file has changed on disk."""
@@ -265,8 +261,6 @@ class IrscopeApp(App["BaseException"]):
         look_again()
         self._begin()
 
-    # -- questions ---------------------------------------------------------------------------------------------
-
     def _start_worker(self, session: Session) -> None:
         self.work_off(session)
 
@@ -306,8 +300,6 @@ class IrscopeApp(App["BaseException"]):
         if message.session is self.session and not self.session.queue.is_idle and shown is not None:
             self.session.progress = message.text
             shown.show_progress()
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the command palette: what the focused pane, the screen and the app can do."""

@@ -114,8 +114,6 @@ class StepChart(ABC):
         """Return the name of a place of the axis."""
         return f"step {step:,}" if self.places is None else self.places[step]
 
-    # -- peaks -------------------------------------------------------------------------------------------------
-
     def hills(self) -> Ints:
         """Return the first step of every highest place: higher than what is before and after it."""
         if not self.count:
@@ -131,8 +129,6 @@ class StepChart(ABC):
         hills = self.hills()
         beyond = hills[hills > step] if by > 0 else hills[hills < step][::-1]
         return int(beyond[0]) if len(beyond) else None
-
-    # -- window ------------------------------------------------------------------------------------------------
 
     def zoom(self, here: int, factor: float) -> None:
         """Look at fewer steps around one, or at more."""
@@ -204,8 +200,6 @@ class StepChart(ABC):
         end[-1] = len(starts)
         pieces = zip(first.tolist(), end.tolist(), strict=True)
         return self.start + np.array([one + int(np.argmax(window[one:other])) for one, other in pieces], dtype=np.int64)
-
-    # -- drawing -----------------------------------------------------------------------------------------------
 
     def top_text(self) -> str:
         """Return the label at the top of the axis."""

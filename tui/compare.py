@@ -249,8 +249,6 @@ class Compare:
         self._failed = TableModel((), 0, self.symbols, empty="There is nothing to show.")
         self._equal = TableModel((), 0, self.symbols, empty="Nothing differs; f lists what is equal.")
 
-    # -- results -----------------------------------------------------------------------------------------------
-
     def choose(self, path: str, *, weights: bool = False) -> str:
         """Compare with a file, its weights first if that is asked for; returns what is wrong with the path, if anything is."""
         path = path.strip()
@@ -317,8 +315,6 @@ class Compare:
         """Both timelines, where they are known."""
         return None if self.found is None else self.found.lines
 
-    # -- tables ------------------------------------------------------------------------------------------------
-
     @property
     def rows(self) -> ReportTable | None:
         """Return the table that is shown."""
@@ -383,8 +379,6 @@ class Compare:
         """Return whether the table is that of nodes, whose rows have places on the axis."""
         return self.rows is not None and _is_of_nodes(self.rows.table)
 
-    # -- cursor ------------------------------------------------------------------------------------------------
-
     def go_to(self, place: int) -> None:
         """Put the cursor at a place of the axis; the table of nodes follows."""
         lines = self.lines
@@ -407,8 +401,6 @@ class Compare:
         row = self.table.selected
         if self.found is not None and row is not None and self.is_of_nodes():
             self.place = self.found.place_of_row[row]
-
-    # -- text --------------------------------------------------------------------------------------------------
 
     def chart_title(self) -> str:
         """Return the title of the chart: the compared models."""
@@ -487,8 +479,6 @@ class Compare:
         values = [humanise(int(height[self.place]), Kind.BYTES) for height in lines.heights]
         parts = [f"{name} {value}" for name, value in zip(lines.names, values, strict=True)]
         return f"{lines.place(self.place)}: {', '.join(parts)}"
-
-    # -- chart -------------------------------------------------------------------------------------------------
 
     def chart_lines(self, width: int, height: int) -> list[Line]:
         """Headline, chart and the values at the cursor in exactly `height` lines."""
@@ -594,8 +584,6 @@ class CompareScreen(ModelScreen):
                 yield Prompt("Compare with", "the path of a model or a recording", id="other")
                 yield Prompt("Simulate", "the path of a training script, which is run on a simulated device", id="script")
 
-    # -- questions ---------------------------------------------------------------------------------------------
-
     def asked(self) -> None:
         compare, session = self.compare, self.session
         if not compare.is_waiting:
@@ -629,8 +617,6 @@ class CompareScreen(ModelScreen):
         elif not problem and self.compare.other:
             self.compare.choose(self.compare.other)
         return problem
-
-    # -- what is shown -----------------------------------------------------------------------------------------
 
     def show(self) -> None:
         self.asked()
@@ -666,8 +652,6 @@ class CompareScreen(ModelScreen):
         else:
             self.open_node(place)
 
-    # -- what the base asks for --------------------------------------------------------------------------------
-
     @property
     def filter_text(self) -> str:
         return self.compare.filter_text
@@ -700,8 +684,6 @@ class CompareScreen(ModelScreen):
 
     def table(self) -> Table | None:
         return self.compare.export()
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_other(self) -> None:
         self.query_one("#other", Prompt).open(self.compare.other)

@@ -143,8 +143,6 @@ class CompiledView:
         """Return whether there are kernels without a program as it runs eagerly."""
         return self.found is not None and not self.found.eager
 
-    # -- the two tables ----------------------------------------------------------------------------------------
-
     @property
     def kernel(self) -> KernelStep | None:
         """Return the selected kernel."""
@@ -255,8 +253,6 @@ class CompiledView:
             TableColumn("in kernels", 10, kernels, grows=True, rank=1),
         )
         return TableModel(columns, len(eager), symbols, empty=clean(found.why) or "There are no nodes.")
-
-    # -- text --------------------------------------------------------------------------------------------------
 
     def head(self) -> list[Line]:
         """Before and after in a few lines."""

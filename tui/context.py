@@ -59,8 +59,6 @@ class Context:
     lifetime: LifetimeModel = "auto"
     run: ShownRun = "worst"
 
-    # -- sizes -------------------------------------------------------------------------------------------------
-
     @cached_property
     def sizes(self) -> tuple[StatedSize, ...]:
         """Return every size that the numbers are for, and who stated it."""
@@ -104,8 +102,6 @@ class Context:
     def typed(self) -> str:
         """Return the sizes that a user has stated, as they are typed: on the command line and in the UI."""
         return " ".join(f"{one.symbol}={one.size}" for one in self.sizes if one.source in _BY_USER)
-
-    # -- the rest ----------------------------------------------------------------------------------------------
 
     @property
     def profile(self) -> DeviceProfile | None:

@@ -367,8 +367,6 @@ class Cost:
         self.table = TableModel((), 0, self.symbols, empty=self.symbols.waiting)
         self._asked: tuple[str, dict[str, int]] | None = None
 
-    # -- results -----------------------------------------------------------------------------------------------
-
     @property
     def wanted(self) -> tuple[str, dict[str, int]]:
         """Return the device and the sizes of symbols that are chosen."""
@@ -415,8 +413,6 @@ class Cost:
         self.table.move_to(0)
         self.set_filter(self.filter_text)
 
-    # -- rows --------------------------------------------------------------------------------------------------
-
     def set_filter(self, text: str) -> str:
         """Show only rows whose name or bound contains all words."""
         self.filter_text = text.strip()
@@ -451,8 +447,6 @@ class Cost:
         ]
         columns = [self.by, "nodes:count", "flops:flops", "bytes:bytes", "intensity:number", "least:seconds", "bound", "unknown:count"]
         return Table.of(rows, [f"{columns[0]}:text", *columns[1:]], "costs")
-
-    # -- text --------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
         """Return the title of the table."""
@@ -676,8 +670,6 @@ class CostScreen(ModelScreen):
         if row is not None:
             self.open_node(row)
 
-    # -- what the base asks for --------------------------------------------------------------------------------
-
     @property
     def filter_text(self) -> str:
         return self.cost.filter_text
@@ -694,8 +686,6 @@ class CostScreen(ModelScreen):
 
     def table(self) -> Table | None:
         return self.cost.export()
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_group(self) -> None:
         self.cost.next_grouping()

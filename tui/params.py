@@ -61,8 +61,6 @@ class Params:
     def _nothing(self) -> TableModel:
         return TableModel((), 0, self.symbols, empty=self.symbols.waiting)
 
-    # -- results -----------------------------------------------------------------------------------------------
-
     @property
     def table(self) -> TableModel:
         """Return the rows that are shown: tensors or modules."""
@@ -111,8 +109,6 @@ class Params:
         """Take the values that were read."""
         self.is_reading = False
         self.take(report, values)
-
-    # -- tables ------------------------------------------------------------------------------------------------
 
     def _tensors(self, table: Table | None) -> TableModel:
         if table is None:
@@ -204,8 +200,6 @@ class Params:
         self.models["tensors"].filter(kept)
         return ""
 
-    # -- selection ---------------------------------------------------------------------------------------------
-
     def toggle_group(self) -> None:
         """Show modules in place of tensors, or tensors again."""
         self.group = "modules" if self.group == "tensors" else "tensors"
@@ -240,8 +234,6 @@ class Params:
     def export(self) -> Table | None:
         """Return the table that is shown, all rows of it."""
         return self._tables.get("parameters" if self.group == "tensors" else "modules")
-
-    # -- text --------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
         """Return the title of the table; the number of tensors with an alert comes first, so that it is there at every width."""
@@ -525,8 +517,6 @@ class ParamsScreen(ModelScreen):
         else:
             self.open_node(row)
 
-    # -- what the base asks for --------------------------------------------------------------------------------
-
     @property
     def filter_text(self) -> str:
         return self.params.filter_text
@@ -543,8 +533,6 @@ class ParamsScreen(ModelScreen):
 
     def table(self) -> Table | None:
         return self.params.export()
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_group(self) -> None:
         self.params.toggle_group()

@@ -91,8 +91,6 @@ class Reports:
         self.filter_text = ""
         self._tables: dict[tuple[int, int], ReportTable] = {}
 
-    # -- the list ----------------------------------------------------------------------------------------------
-
     def known(self) -> list[Item]:
         """Return all analyses. Imports them: to be called in the worker's thread."""
         found: list[Item] = []
@@ -183,8 +181,6 @@ class Reports:
             self.filter_list("")
             self.pass_list.select(self._listed.row_of(self.items.index(item)))
 
-    # -- running -----------------------------------------------------------------------------------------------
-
     def start(self, item: Item) -> None:
         """Note that the pass is about to run."""
         item.report = item.error = None
@@ -205,8 +201,6 @@ class Reports:
         item.part = 0
         self.pass_list.version += 1
         self._tables = {key: model for key, model in self._tables.items() if key[0] != id(item)}
-
-    # -- the parts of a report ---------------------------------------------------------------------------------
 
     @property
     def part(self) -> Part | None:
@@ -242,8 +236,6 @@ class Reports:
         """Return the shown table, for the export."""
         part = self.part
         return part.table() if isinstance(part, Series) else part
-
-    # -- text --------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
         """Return the title of the report."""
@@ -404,8 +396,6 @@ class ReportsScreen(ModelScreen):
                     yield VirtualTable(self._no_rows, id="report_rows")
         yield from self.prompts()
 
-    # -- running -----------------------------------------------------------------------------------------------
-
     def asked(self) -> None:
         if self.session.runs:
             self.reports = self._kept()
@@ -436,8 +426,6 @@ class ReportsScreen(ModelScreen):
             urgency=NOW,
         )
         self.show()
-
-    # -- what is shown -----------------------------------------------------------------------------------------
 
     def show(self) -> None:
         self.query_one("#report_list", VirtualTable).set_model(self.reports.pass_list)
@@ -483,8 +471,6 @@ class ReportsScreen(ModelScreen):
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_report)
 
-    # -- what the base asks for --------------------------------------------------------------------------------
-
     @property
     def filter_text(self) -> str:
         return self.reports.filter_text if self._filters_rows else self.reports.list_filter
@@ -521,8 +507,6 @@ class ReportsScreen(ModelScreen):
 
     def show_row(self, row: int) -> None:
         self.open_node(row)
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_next_part(self, by: int) -> None:
         self.reports.set_filter("")

@@ -228,8 +228,6 @@ class TableModel(Rows):
         sign = (self.symbols.descending if self.reversed else self.symbols.ascending) if number == self.sorted_by else ""
         return sign + self.columns[number].title
 
-    # -- order and filter --------------------------------------------------------------------------------------
-
     @property
     def sortable(self) -> list[int]:
         """Columns that have an order."""
@@ -306,8 +304,6 @@ class TableModel(Rows):
             keys = self.columns[column].keys
             self._ranks[column] = ranks_of(keys() if keys is not None else ())
         return self._ranks[column]
-
-    # -- cursor ------------------------------------------------------------------------------------------------
 
     def select(self, row: int) -> bool:
         """Put the cursor on a row; False where it is not shown."""

@@ -94,8 +94,6 @@ class ModelScreen(Helped):
         self.symbols = session.symbols
         self._is_fresh = True
 
-    # -- what a screen gives -----------------------------------------------------------------------------------
-
     def panes(self) -> ComposeResult:
         """Yield the widgets between header and footer."""
         yield from ()
@@ -130,8 +128,6 @@ class ModelScreen(Helped):
     def focus_first(self) -> None:
         """Give the focus to the widget that has it first."""
         self.query_one(self.FIRST).focus()
-
-    # -- frame -------------------------------------------------------------------------------------------------
 
     def compose(self) -> ComposeResult:
         yield ScreenTabs(self.NAME, self.session, id="tabs")
@@ -187,8 +183,6 @@ class ModelScreen(Helped):
     def choose(self, title: str, choices: Sequence[C], text_of: Callable[[C], str], take: Callable[[C], None]) -> None:
         """Let the user choose one of some things."""
         choose(self.app, title, choices, text_of, take)
-
-    # -- typing ------------------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
         self.query_one(f"#{_FILTER}", Prompt).open(self.filter_text)
@@ -261,8 +255,6 @@ class ModelScreen(Helped):
             self.call_after_refresh(self.asked)
         return problem
 
-    # -- places ------------------------------------------------------------------------------------------------
-
     def go_to(self, text: str) -> str:
         """Go to what a text names; returns what is wrong, if anything is."""
         row = self.session.find(text)
@@ -290,8 +282,6 @@ class ModelScreen(Helped):
             self.say(otherwise)
         else:
             self.session.open_place(place)
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_back(self) -> None:
         if self.maximized is not None:
@@ -374,8 +364,6 @@ class ModelScreen(Helped):
 
     def action_previous_pane(self) -> None:
         self.focus_previous()
-
-    # -- commands and help -------------------------------------------------------------------------------------
 
     @property
     def pane(self) -> str:

@@ -293,8 +293,6 @@ class Session:
         """Return the two lines above every screen: whether it fits and what it takes, and what that is for."""
         return self.runs[0].header(width) if self.runs else self.browse.header(width)
 
-    # -- questions ---------------------------------------------------------------------------------------------
-
     def ask(
         self,
         key: str,
@@ -312,8 +310,6 @@ class Session:
         if self.manager.settings.device != device:
             self.manager.settings = replace(self.manager.settings, device=device, chosen="")
         return answer()
-
-    # -- what the numbers are for ------------------------------------------------------------------------------
 
     @property
     def context(self) -> Context:
@@ -476,8 +472,6 @@ class Session:
         if self._bound is not None and self.browse.node_count > _MOST_KEPT:
             self._bound = None
             free_dropped()
-
-    # -- selection ---------------------------------------------------------------------------------------------
 
     @property
     def results(self) -> Results:

@@ -105,8 +105,6 @@ class StartScreen(Helped):
             self._say("Looking for files", [(Span(self.symbols.waiting),)])
             self._offer()
 
-    # -- files to choose from ----------------------------------------------------------------------------------
-
     def _offer(self) -> None:
         """Look for the files to choose from: beside the screen, as a folder may be large."""
 
@@ -148,8 +146,6 @@ class StartScreen(Helped):
     def is_busy(self) -> bool:
         """Return whether something is being read or looked for."""
         return self.is_looking or self.reading is not None
-
-    # -- reading -----------------------------------------------------------------------------------------------
 
     def open(self, path: Path) -> None:
         """Read a file in the background."""
@@ -214,8 +210,6 @@ class StartScreen(Helped):
         pane = self.query_one("#welcome", DetailPane)
         pane.border_title = Content(title)
         pane.show(lines, top=True)
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def on_rows_view_opened(self, message: Any) -> None:
         self.open(self.files[message.row].path)

@@ -175,9 +175,6 @@ def test_the_tui_takes_every_kind(model: str, inputs: str, here: Path, monkeypat
     assert noted == ([Path(model)] if model == "hub" else [])
 
 
-# -- sizes without a name --------------------------------------------------------------------------------------
-
-
 def _file(kind: str, folder: Path, inputs: int = 1) -> Path:
     """A model that adds its inputs, f32[2,3] each, and a rectifier."""
     torch = pytest.importorskip("torch")
@@ -234,9 +231,6 @@ def test_with_several_inputs_a_line_names_them(kind: str, tmp_path: Path, capsys
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "the model has 2 inputs" in said and "inputs: x, y" in said
     assert main(["run", "--passes", "stats", "--input", "x=5,3", "--input", "y=5,3", str(path)]) == 0
-
-
-# -- what is taken from a user's code --------------------------------------------------------------------------
 
 
 def _inputs(text: str, **more: object) -> list[str]:
@@ -296,9 +290,6 @@ def test_what_gives_no_model(arguments: str, exit_code: int, words: str, here: P
     assert main(["run", "--passes", "stats", *arguments.split()]) == exit_code
     said = [line for line in capsys.readouterr().err.splitlines() if line != "talk of the script"]
     assert len(said) == 1 and words in said[0]
-
-
-# -- what is not a model, and what to type ------------------------------------------------------------------------
 
 
 def _files(folder: Path) -> None:
@@ -366,9 +357,6 @@ def test_a_model_is_no_program(here: Path, capsys: pytest.CaptureFixture[str]) -
         assert f"`irscope train-plan {text}`" in capsys.readouterr().err
 
 
-# -- folders ---------------------------------------------------------------------------------------------------
-
-
 def _shard(path: Path, **tensors: int) -> None:
     at, header = 0, {}
     for name, count in tensors.items():
@@ -431,9 +419,6 @@ def test_a_folder_of_timm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "_package_of", lambda folder: names.configured_by(folder))
     found = parse_name("hub{in_chans=1}")
     assert (found.package, found.model, dict(found.options)) == ("timm", "resnet18", {"in_chans": 1, "num_classes": 10})
-
-
-# -- the texts themselves --------------------------------------------------------------------------------------
 
 
 def test_what_is_a_name(here: Path) -> None:

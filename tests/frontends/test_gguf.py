@@ -40,9 +40,6 @@ def _refused(file: Gguf, path: Path) -> LoadError:
     return caught.value
 
 
-# -- what sound files say ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("alignment", [8, 32, 4096])
 def test_every_tensor_is_there_with_its_bytes(tmp_path: Path, version: int, alignment: int) -> None:
@@ -158,9 +155,6 @@ def test_a_folder_with_one_model_is_that_model(tmp_path: Path) -> None:
     assert "mmproj" not in caught.value.hint
 
 
-# -- the package gguf as an oracle ---------------------------------------------------------------------------------------
-
-
 def test_sizes_of_types_are_those_of_the_package() -> None:
     constants = pytest.importorskip("gguf.constants")
     sizes = {one.value: size for one, size in constants.GGML_QUANT_SIZES.items()}
@@ -188,9 +182,6 @@ def test_files_that_the_package_writes(tmp_path: Path) -> None:
         one.name: (one.tensor_type.name.lower(), tuple(reversed([*map(int, one.shape)])), int(one.data_offset), int(one.n_bytes))
         for one in theirs.tensors
     } == {name: (type_.dtype.text, type_.shape, place.offset, place.length) for name, (type_, place) in mine.items()}  # type: ignore[union-attr]
-
-
-# -- headers that lie ----------------------------------------------------------------------------------------------------
 
 
 def _text(count: int) -> bytes:
@@ -294,8 +285,6 @@ def test_a_list_of_empty_texts_in_a_huge_hole_ends_in_time(tmp_path: Path, capsy
     assert "IRS106" in capsys.readouterr().err
 
 
-# -- chance ----------------------------------------------------------------------------------------------------------------
-
 _DTYPES = st.sampled_from(sorted(TYPES.values(), key=str))
 _VALUES = st.integers(-(2**62), 2**62) | st.booleans() | st.text(max_size=20) | st.lists(st.integers(0, 2**31), max_size=5)
 
@@ -359,9 +348,6 @@ def _answer(path: Path) -> str:
         return error.code if "\n" not in str(error) else str(error)
     assert program.format == "gguf"
     return "" if isinstance(count_parameters(program).count, int) else "no number"
-
-
-# -- commands that need a graph ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,6 @@ class Browse:
         """Asks for what has to be found anew for other sizes; set by the session."""
         self.table = TreeTable(self)
 
-    # -- selection ---------------------------------------------------------------------------------------------
-
     @property
     def is_empty(self) -> bool:
         return not len(self.outline)
@@ -118,8 +116,6 @@ class Browse:
         if not self.is_empty and not self.tree.is_visible(self.selected):
             self.tree.reveal(self.selected)
 
-    # -- sizes -------------------------------------------------------------------------------------------------
-
     def set_sizes(self, text: str) -> str:
         """Show numbers for sizes such as `batch=8`; returns what is wrong with the text, if anything is."""
         try:
@@ -155,8 +151,6 @@ class Browse:
         if self.filter_text:
             self.set_filter(self.filter_text)
 
-    # -- filter ------------------------------------------------------------------------------------------------
-
     def set_filter(self, text: str) -> None:
         """Filter by the text; one that makes no sense leaves the rows as they are and sets the error."""
         self.filter_error = ""
@@ -180,8 +174,6 @@ class Browse:
     def _first_match(self) -> int:
         """Return the index of the first node that is shown; rows above it are its ancestors."""
         return int(np.argmax(self.tree.matching())) if len(self.tree) else 0
-
-    # -- rows as text ------------------------------------------------------------------------------------------
 
     def row_name(self, row: int) -> str:
         """Return the name of a row: a module's path, the first result of a node."""
@@ -217,8 +209,6 @@ class Browse:
         size = None if self.results.sizes is None else self.results.sizes.values[row]
         chosen = () if self.results.chosen is None else (self.results.chosen.values[row],)
         return (row, int(self.outline.depth[row]), kind, self.row_name(row), type_, flops, size, *chosen)
-
-    # -- what is shown -----------------------------------------------------------------------------------------
 
     def header(self, width: int) -> list[Line]:
         """Return the verdict and the totals, and what they are for."""

@@ -363,8 +363,6 @@ class TreeModel:
     def __len__(self) -> int:
         return len(self.visible)
 
-    # -- what is where -----------------------------------------------------------------------------------------
-
     def row(self, index: int) -> int:
         """Return the row of the outline that is shown at an index."""
         return int(self.visible[index])
@@ -393,8 +391,6 @@ class TreeModel:
     def matches(self) -> int | None:
         """Return the number of rows that the filter matches, None without a filter."""
         return None if self._matches is None else int(self._matches.sum())
-
-    # -- expanding ---------------------------------------------------------------------------------------------
 
     def toggle(self, row: int) -> None:
         """Expand a collapsed row, collapse an expanded one; rows with nothing below stay as they are."""
@@ -472,8 +468,6 @@ class TreeModel:
             if failed > _MOST_TRIED or len(self) >= rows:
                 break
 
-    # -- modules with one node ---------------------------------------------------------------------------------
-
     def _merge(self) -> None:
         """Find the modules that hold one node and nothing else: they and the node are one row, that of the node."""
         outline = self.outline
@@ -502,8 +496,6 @@ class TreeModel:
         """Return the row above in the tree as it is shown, -1 at the top."""
         return int(self.outline.parent[self.top_of(row)])
 
-    # -- modules alike -----------------------------------------------------------------------------------------
-
     def set_folds(self, folds: Folds) -> None:
         """Show each of these runs as one row."""
         self.folds, self._folded = folds, np.ones(len(folds), dtype=np.bool_)
@@ -529,8 +521,6 @@ class TreeModel:
         self._folded[run] = True
         self._update()
         return int(self.folds.leader[run])
-
-    # -- filtering ---------------------------------------------------------------------------------------------
 
     def set_filter(self, matches: Mask | None) -> None:
         """Show only the rows that match and those above them; None shows all again, expanded as before."""

@@ -86,8 +86,6 @@ class BrowseScreen(ModelScreen):
 
         self.session.ask(f"browse.formula.{node.name}", lambda: report_of(manager, f"flops{{explain={node.name}}}"), take, fail)
 
-    # -- what is shown -----------------------------------------------------------------------------------------
-
     def show(self) -> None:
         self.title_of("detail", "Details")
         tree = self.query_one(OutlineTree)
@@ -126,8 +124,6 @@ class BrowseScreen(ModelScreen):
         self.title_of("modules", self.browse.tree_title(self.session.progress))
         self.title_of("timeline", self.browse.timeline_title())
 
-    # -- what the base asks for --------------------------------------------------------------------------------
-
     @property
     def filter_text(self) -> str:
         return self.browse.filter_text
@@ -148,8 +144,6 @@ class BrowseScreen(ModelScreen):
 
     def table(self) -> Table | None:
         return self.browse.export()
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_peak(self) -> None:
         if self.browse.reveal_peak():

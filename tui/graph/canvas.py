@@ -154,8 +154,6 @@ class Canvas:
                 turn_rows[number] = leaves + 1 + max(row, 0) + (tops.get(lines[number].gap[0]) == leaves)
         return turn_rows
 
-    # -- where things are --------------------------------------------------------------------------------------
-
     def at(self, x: int, y: int) -> Box | None:
         """Return the box at a place: a chip, or the frame whose upper border is there."""
         for chip in self._by_row.get(y, ()):
@@ -190,8 +188,6 @@ class Canvas:
         place = self.place(number)
         found = [(abs(there[0] - (place[0] if place else 0)), other) for other in boxes if (there := self.place(other)) is not None]
         return min(found)[1] if found else None
-
-    # -- drawing -----------------------------------------------------------------------------------------------
 
     def draw(self, left: int, top: int, width: int, height: int, selected: int, lit: Collection[Value]) -> list[Line]:
         """Return the visible part of the drawing at an offset, with one box selected and the lines of some values highlighted."""

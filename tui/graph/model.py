@@ -89,8 +89,6 @@ class GraphModel:
         self.later: Callable[[Callable[[], Canvas], Callable[[Canvas], None]], None] | None = None
         """Lays a large drawing out in the worker's thread; set by the screen."""
 
-    # -- what is drawn -----------------------------------------------------------------------------------------
-
     @property
     def drawn(self) -> Drawn | None:
         """Return the drawing that is shown."""
@@ -187,8 +185,6 @@ class GraphModel:
                     return list(nodes)[:1]
         return list(nodes)
 
-    # -- the selection -----------------------------------------------------------------------------------------
-
     def _reveal(self, drawn: Drawn, nodes: Iterable[Node] = ()) -> None:
         """Select the box of the selected row, opening what hides it."""
         item = self.browse.outline.items[self._row] if self._row >= 0 else None
@@ -240,8 +236,6 @@ class GraphModel:
         """Return the selected box."""
         drawn = self.drawn
         return None if drawn is None or not drawn.box else drawn.tree.boxes[drawn.box]
-
-    # -- walking -----------------------------------------------------------------------------------------------
 
     def walk(self, dx: int, dy: int) -> bool:
         """Go to the nearest producer (up) or consumer (down), or to the next box beside; False where there is none."""
@@ -302,8 +296,6 @@ class GraphModel:
             elif not upward and is_inside:
                 yield target
 
-    # -- opening and closing -----------------------------------------------------------------------------------
-
     def toggle(self) -> str:
         """Open or close the selected module, or close the one around a node; returns what is wrong, if anything is."""
         drawn = self.drawn
@@ -362,8 +354,6 @@ class GraphModel:
             self.later(make, take)
         else:
             drawn.canvas = make()
-
-    # -- looking -----------------------------------------------------------------------------------------------
 
     def pan(self, dx: int, dy: int) -> None:
         """Move the window over the drawing."""
@@ -450,8 +440,6 @@ class GraphModel:
             parts = [f"Around {name}", f"{self.hops} hop{'s' * (self.hops != 1)}"]
             parts.append(f"{shown:,} of {nodes:,} nodes{', not all that are so near' if self._left_out else ''}")
         return separator.join(parts)
-
-    # -- what stands on things ---------------------------------------------------------------------------------
 
     @cached_property
     def labels(self) -> Labels:

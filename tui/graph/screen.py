@@ -145,8 +145,6 @@ class GraphScreen(ModelScreen):
                 yield from self.prompts()
             yield DetailPane(id="detail")
 
-    # -- what is shown -----------------------------------------------------------------------------------------
-
     def show(self) -> None:
         self.model.follow()
         self.model.show_near()
@@ -177,8 +175,6 @@ class GraphScreen(ModelScreen):
         """Lay out in the worker's thread."""
         self.session.ask("graph.layout", make, take, lambda error: self.say(str(error)), urgency=NOW)
 
-    # -- what the base asks for --------------------------------------------------------------------------------
-
     def show_row(self, row: int) -> None:
         self.session.jump(self.NAME, row)
         self.show()
@@ -193,8 +189,6 @@ class GraphScreen(ModelScreen):
 
     def table(self) -> Table | None:
         return self.browse.export()
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_filter(self) -> None:
         # Of a drawing nothing is left out: what is typed leads there.

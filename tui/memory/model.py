@@ -129,8 +129,6 @@ class Memory(MemoryView):
         self.plan: ReportTable | None = None
         """The buffers of the generated code, once they have been found."""
 
-    # -- results -----------------------------------------------------------------------------------------------
-
     @property
     def context(self) -> Context:
         """Return the context that is chosen on all screens."""
@@ -189,8 +187,6 @@ class Memory(MemoryView):
             self.stack.start, self.stack.stop = window[:2]
         # What an allocator adds may be highest at another step than tensors are.
         self.go_to(self.stack.peak if was_at_peak and self.stack.peak is not None else self.step)
-
-    # -- sizes of symbols --------------------------------------------------------------------------------------
 
     @property
     def counted_for(self) -> tuple[object, ...]:
@@ -397,8 +393,6 @@ class Memory(MemoryView):
         self._occupants = (asked, found)
         self.update()
 
-    # -- what would lower the peak -----------------------------------------------------------------------------
-
     def list_whatifs(self, asked: Sequence[str]) -> WhatIfs | None:
         """Begin a list of what would lower the peak that is shown; None where there is no peak to lower."""
         if self.stack is None or self.stack.peak is None:
@@ -470,8 +464,6 @@ class Memory(MemoryView):
         parts["temporary"] = lives.inside(binding)
         return parts
 
-    # -- moving ------------------------------------------------------------------------------------------------
-
     def go_to(self, step: int) -> None:
         """Put the cursor on a step; the selection of all screens follows."""
         count = len(self.stack) if self.stack is not None else 0
@@ -498,8 +490,6 @@ class Memory(MemoryView):
         wanted = max(least, int(env[name] * times) + plus)
         env[name] = wanted if most is None else min(wanted, most)
         return self.browse.set_sizes(" ".join(f"{one}={value}" for one, value in env.items()))
-
-    # -- table -------------------------------------------------------------------------------------------------
 
     def living(self) -> Ints:
         """Return the storages alive at the cursor, or at any step of the range, by their number, the largest first."""
@@ -680,8 +670,6 @@ class Memory(MemoryView):
             (one.name, one.size, one.born, one.dies, one.kind, one.why(), one.made_by) for one in map(self._row, self.table.shown.tolist())
         ]
         return Table.of(rows, ["tensor:value", "size:bytes", "born:index", "dies:index", "category", "why", "made_by"], "alive")
-
-    # -- text --------------------------------------------------------------------------------------------------
 
     def counters(self) -> Counters | None:
         """Return the allocator's counters before, in the first and in the second run."""

@@ -197,8 +197,6 @@ class RunMemory(MemoryView):
         self.step = 0 if self.stack is None else self.stack.peak or 0
         self.show_living()
 
-    # -- the chart ---------------------------------------------------------------------------------------------
-
     def _restack(self) -> None:
         """Make the chart for what is chosen."""
         before, memory, run = self.stack, self.run.memory, self.run
@@ -266,8 +264,6 @@ class RunMemory(MemoryView):
             parts += [f"over time {self.stack.time}"] if self.on_time else []
         return self.symbols.clean(separator.join(parts))
 
-    # -- what is alive -----------------------------------------------------------------------------------------
-
     def go_to(self, step: int) -> None:
         if self.stack is not None and len(self.stack):
             self.step = min(max(step, 0), len(self.stack) - 1)
@@ -319,8 +315,6 @@ class RunMemory(MemoryView):
 
     def export(self) -> Table:
         return self.rows.table
-
-    # -- what is said ------------------------------------------------------------------------------------------
 
     def counters(self) -> Counters | None:
         return self.run.counters

@@ -334,8 +334,6 @@ class MemoryScreen(ModelScreen):
         if self.questions is not None:
             self.questions.ask_lives()
 
-    # -- what is shown -----------------------------------------------------------------------------------------
-
     def show(self) -> None:
         memory = self.model
         if memory is not None and self.questions is not None:
@@ -407,8 +405,6 @@ class MemoryScreen(ModelScreen):
         if row is not None:
             self.open_node(row)
 
-    # -- what the base asks for --------------------------------------------------------------------------------
-
     @property
     def filter_text(self) -> str:
         return self.memory.filter_text
@@ -430,8 +426,6 @@ class MemoryScreen(ModelScreen):
 
     def table(self) -> Table | None:
         return self.memory.export()
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def _went(self, found: bool, otherwise: str) -> None:
         if found:

@@ -39,8 +39,6 @@ class MemoryView(ABC):
         self.is_told_above = False
         """True where the header has the verdict in full."""
 
-    # -- what a subclass gives ---------------------------------------------------------------------------------
-
     @property
     @abstractmethod
     def listed(self) -> TableModel:
@@ -118,8 +116,6 @@ class MemoryView(ABC):
         """Return the name of what is selected in the rows; empty where rows have none."""
         return ""
 
-    # -- moving ------------------------------------------------------------------------------------------------
-
     @property
     def range(self) -> tuple[int, int] | None:
         """Return the first and last step of the range that is looked at."""
@@ -151,8 +147,6 @@ class MemoryView(ABC):
         stack = self.followed
         self.breaks = stack is not None and not stack.is_broken
         self.draw_limit()
-
-    # -- text --------------------------------------------------------------------------------------------------
 
     def head(self, stack: Stack, step: int, width: int, height: int) -> list[Line]:
         """Return what stands above the bars: whether it fits, what the allocator counts, and what the step is made of.

@@ -210,8 +210,6 @@ class Pipeline:
         self.table = self._table_model()
         self.select(at)
 
-    # -- editing -----------------------------------------------------------------------------------------------
-
     def add(self, passes: Sequence[Pass]) -> None:
         """Put passes behind the selected step and select the last of them."""
         at = self.selected + 1 if self.steps else 0
@@ -268,8 +266,6 @@ class Pipeline:
         form = PassForm(type(self.step.subject), self.registry, self.step.subject)
         return form if form.fields else None
 
-    # -- running -----------------------------------------------------------------------------------------------
-
     def rerun_from(self, at: int) -> None:
         """Forget what the steps from here on found."""
         self._stale_from(at)
@@ -320,8 +316,6 @@ class Pipeline:
     def is_running(self) -> bool:
         """Return whether a step is running whose result will count."""
         return any(step.is_running for step in self.steps)
-
-    # -- what is shown -----------------------------------------------------------------------------------------
 
     @property
     def text(self) -> str:

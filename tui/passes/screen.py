@@ -163,8 +163,6 @@ class PassesScreen(ModelScreen):
     def focus_first(self) -> None:
         self.query_one("#kernels" if self.shows_compiled else "#steps").focus()
 
-    # -- running -----------------------------------------------------------------------------------------------
-
     def asked(self) -> None:
         compiled, session = self.compiled, self.session
         if self.shows_compiled and compiled is not None:
@@ -200,8 +198,6 @@ class PassesScreen(ModelScreen):
     def _failed(self, step: Step, run: int, error: IrscopeError) -> None:
         self.pipeline.fail(step, run, error)
         self._run_next()
-
-    # -- what is shown -----------------------------------------------------------------------------------------
 
     def show(self) -> None:
         self.query_one("#pipeline").display = not self.shows_compiled
@@ -259,8 +255,6 @@ class PassesScreen(ModelScreen):
             self.say("In which kernel this node is, is not known.")
         self.show()
 
-    # -- what the base asks for --------------------------------------------------------------------------------
-
     def commands(self) -> list[tuple[str, str]]:
         self.pipeline.source = replace(self.browse.source, settings=self.browse.bound_source.settings)
         if self.shows_compiled:
@@ -293,8 +287,6 @@ class PassesScreen(ModelScreen):
 
     def show_row(self, row: int) -> None:
         self.open_node(row)
-
-    # -- what keys ask for -------------------------------------------------------------------------------------
 
     def action_compiled(self) -> None:
         """Switch between the pipeline and what the compiler did."""

@@ -48,8 +48,6 @@ class RowsView(Painted, ScrollView, can_focus=True):
         self._version: object = None
         self._strips: LRUCache[tuple[int, int, bool, bool], Strip] = LRUCache(2048)
 
-    # -- drawing -----------------------------------------------------------------------------------------------
-
     def render_line(self, y: int) -> Strip:
         width, model = self.size.width, self.model
         if y < _HEADING:
@@ -89,8 +87,6 @@ class RowsView(Painted, ScrollView, can_focus=True):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._strips.clear()
-
-    # -- moving ------------------------------------------------------------------------------------------------
 
     @property
     def page(self) -> int:

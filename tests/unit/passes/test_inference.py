@@ -42,9 +42,6 @@ TRUE = helper.make_tensor("true", BOOL, [], [True])
 CONDITION = [value("i", [], INT64), value("go", [], BOOL)]
 
 
-# -- branches ----------------------------------------------------------------------------------------------------
-
-
 def test_a_branch_that_is_not_taken_cannot_contradict() -> None:
     """Exporters leave branches for other ranks in place; their rules need not hold."""
     good = graph([node("Relu", "x", "a")], outputs=["a"])
@@ -64,9 +61,6 @@ def test_branches_that_disagree() -> None:
     first, second = sizes(proto)
     assert first.is_unknown
     assert second == 3
-
-
-# -- loops -------------------------------------------------------------------------------------------------------
 
 
 def looped(
@@ -145,8 +139,6 @@ def test_the_state_of_a_scan_keeps_its_shape() -> None:
     assert [(str(assumption.left), str(assumption.right)) for assumption in found.assumptions] == [("a", "b")]
 
 
-# -- lists -------------------------------------------------------------------------------------------------------
-
 SHAPED = [value("a", [1, 3]), value("b", [2, 3]), value("c", [4, 3])]
 
 
@@ -193,9 +185,6 @@ def test_a_loop_that_fills_an_empty_list() -> None:
     nodes = [node("SequenceEmpty", "", "none", dtype=FLOAT), node("Loop", "n true none", "y", body=body)]
     _, (result,) = inferred(model(nodes, [N, value("x", ["k", 3])], initializers=[TRUE]))
     assert result == "seq(f32[k,3])"
-
-
-# -- values ------------------------------------------------------------------------------------------------------
 
 
 def test_packed_values_are_read_when_a_rule_asks() -> None:
@@ -284,9 +273,6 @@ def test_sizes_before_a_branch_hold_inside() -> None:
     inside = ", ".join(f"{branch} {{ kept = Reshape (z, s) }}" for branch in branches)
     body = f"{_COUNT} {_CONV} s = Concat <axis = 0> (count, one) y = If (taken) <{inside}>"
     assert shape_of("y", body) == "f32[n//5 - 1,1]"
-
-
-# -- decided branches ----------------------------------------------------------------------------------------------
 
 
 def rates(condition: list[onnx.NodeProto], *inputs: onnx.ValueInfoProto) -> onnx.ModelProto:

@@ -43,9 +43,6 @@ def lives(made: Program, model: str) -> dict[str, tuple[int, int, str]]:
     return {one.value.name or "": (one.born, one.dies, one.held_by) for one in found.ranges}
 
 
-# -- alias -------------------------------------------------------------------------------------------------------------
-
-
 def test_views_of_views_and_writes_in_place_are_one_storage() -> None:
     made = program(
         """%a: f32[4,8] = math.exp(%x)
@@ -138,9 +135,6 @@ def test_lists_hold_what_was_put_in() -> None:
     assert timeline(made).alive[3] == 3 * 128
 
 
-# -- effects -----------------------------------------------------------------------------------------------------------
-
-
 def test_reads_and_writes_of_a_storage_keep_their_order() -> None:
     made = program(
         """%a: f32[4,8] = math.exp(%x)
@@ -181,8 +175,6 @@ def test_effects_on_the_world_stay_in_order() -> None:
     (edge,) = Manager(made).get(Effects()).edges
     assert (edge.kind, edge.before.op, edge.after.op) == (EFFECT, "cf.assert", "cf.assert")
 
-
-# -- lifetimes ---------------------------------------------------------------------------------------------------------
 
 MODULES = """%a: f32[4,8] = math.exp(%x)
     %b: f32[4,8] = math.neg(%a) @m/first
@@ -250,9 +242,6 @@ def test_targets_of_statements(statement: str, names: tuple[str, ...]) -> None:
     assert targets_of(statement) == names
 
 
-# -- regions -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_region_counts_with_its_peak_inside_its_step() -> None:
     made = program(
         """%before: f32[4,8] = math.exp(%x)
@@ -301,9 +290,6 @@ def test_a_function_counts_where_it_is_called() -> None:
     )
     # At the end of `inner` three tensors, beside the one that `outer` gave it.
     assert timeline(made).peak == 4 * 128
-
-
-# -- results -----------------------------------------------------------------------------------------------------------
 
 
 def test_tensors_that_only_exist_within_a_step_have_their_own_category() -> None:

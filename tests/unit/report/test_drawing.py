@@ -60,9 +60,6 @@ def _names(tree: BoxTree, opened: Collection[int]) -> list[str]:
     return [box.name for box in tree.visible(opened)]
 
 
-# -- layers -------------------------------------------------------------------------------------------------
-
-
 def _check(layers: Layers, links: list[Link]) -> None:
     """Each box and bend has one place, segments go from one layer to the next, and every edge can be followed from end to end."""
     places = [number for row in layers.rows for number in row]
@@ -144,9 +141,6 @@ def test_a_chain_is_straight() -> None:
     layers = layers_of(6, [*(Link(at, at + 1) for at in range(5)), Link(0, 5)])
     middle = columns(layers, [60.0] * 6, 20, 2)
     assert max(middle[:6]) - min(middle[:6]) < 4
-
-
-# -- boxes --------------------------------------------------------------------------------------------------
 
 
 def test_modules_hold_their_nodes_and_modules_of_one_node_are_that_node() -> None:
@@ -260,8 +254,6 @@ graph @main {{
     assert tree.deepest < 100
 
 
-# -- files --------------------------------------------------------------------------------------------------
-
 HOSTILE = """irscope 1
 graph @main {
   input %x: f32[2,8]
@@ -367,9 +359,6 @@ def test_modules_unfold_where_they_are_clicked_and_tell_what_they_are(tmp_path: 
     folded, one_open, facts, again, everything, back = json.loads(html.unescape(re.findall("<title>(.*?)</title>", shown)[0]))
     assert (folded, one_open, again, everything, back) == (9, 15, 9, 31, 9)
     assert "nodes6" in facts and "modulelayer1" in facts
-
-
-# -- the command --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["svg", "html"])

@@ -52,9 +52,6 @@ def rows_of(folder: Path, table: str = "models") -> dict[str, dict[str, Any]]:
     return {row["uri"]: row for row in Dataset(folder).read(table).to_pylist()}
 
 
-# -- sources -----------------------------------------------------------------------------------------------------------
-
-
 def test_a_folder_is_searched_once_though_links_lead_in_a_circle(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "one.onnx").write_bytes(model_bytes())
@@ -328,9 +325,6 @@ def test_the_content_of_a_large_file_is_known_by_its_header_unless_values_are_re
     assert content_key(Item(Local(str(one))), reads_values=True) != content_key(Item(Local(str(two))), reads_values=True)
 
 
-# -- processes with limits ---------------------------------------------------------------------------------------------
-
-
 def found_at(names: list[str], setup: Setup) -> list[Any]:
     slot = Slot(setup, misbehaving)
     try:
@@ -362,9 +356,6 @@ def test_memory_and_time_of_a_model_are_limited_by_the_system() -> None:
     late, fine = found_at(["spin", "a"], Setup(seconds=0.2))
     assert (hungry["reason"], late["reason"], fine["reason"]) == ("memory", "time", None)
     assert "CPU time" in late["message"]
-
-
-# -- whole runs --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -480,9 +471,6 @@ def test_a_file_that_was_being_written_is_written_again(results: Path, tmp_path:
     assert [path.name for path in sorted((out / "models").iterdir())] == ["part-000001.parquet"]
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
-
-
 def test_questions_add_up(results: Path) -> None:
     dataset = Dataset(results)
     table = dataset.read().to_pylist()
@@ -574,9 +562,6 @@ def test_a_name_of_a_file_that_is_no_text_has_a_row(tmp_path: Path) -> None:
     audit([str(tmp_path)], tmp_path / "r", Setup(), jobs=1)
     (row,) = pyarrow.parquet.read_table(tmp_path / "r" / "models").to_pylist()
     assert row["status"] == "ok" and row["uri"].isprintable()
-
-
-# -- models that are not ok though they have numbers -------------------------------------------------------------------
 
 
 def test_a_contradiction_and_missing_weights_are_not_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
