@@ -15,8 +15,8 @@ from irscope.errors import IrscopeError, LoadError, UsageError, form_problem
 from irscope.frontends.base import SOLE, InputError, LoadOptions, check_rank, several_inputs, stated
 from irscope.frontends.detect import detect, wrapper_in
 from irscope.frontends.zoo.names import file_in, inside, is_name
-from irscope.ir.bind import bind_program
-from irscope.ir.dims import SymDim
+from irscope.ir.bind import bind_program, substitute_symbols, symbol_named
+from irscope.ir.dims import Dim, SymDim
 from irscope.ir.program import Program, state_no_more
 from irscope.ir.types import TensorType
 from irscope.ir.verify import check
@@ -117,7 +117,11 @@ def apply_inputs(program: Program, options: LoadOptions) -> None:
     """Give inputs the types a user stated; an input is named or counted."""
     inputs = program.graph.inputs
     by_name = {value.name: value for value in inputs}
-    for key, given in options.for_inputs(["0"] if len(inputs) == 1 else []).inputs.items():
+    typed = {str(one) for given in options.inputs.values() for dim in given.shape or () if isinstance(dim, SymDim) for one in dim.symbols()}
+    bound = {symbol_named(program, name) for name in options.bind.keys() - typed}
+    replaced: dict[str, set[Dim]] = {}
+    with_axes = [str(place) for place, value in enumerate(inputs) if value.type.shape != ()]
+    for key, given in options.for_inputs(with_axes or ["0"]).inputs.items():
         value = by_name.get(key) or (inputs[int(key)] if key.isdigit() and int(key) < len(inputs) else None)
         if value is None:
             known = ", ".join(value.name or str(index) for index, value in enumerate(inputs)) or "none"
@@ -126,12 +130,21 @@ def apply_inputs(program: Program, options: LoadOptions) -> None:
             raise UsageError(
                 f"the model has no input {key!r}" if key else "the model has no inputs", code="IRS623", hint=f"inputs: {known}"
             )
-        check_rank(given, value.type, value.name or key)
-        type_ = stated(given, value.type, value.name or key)
+        before = value.type
+        check_rank(given, before, value.name or key)
+        type_ = stated(given, before, value.name or key)
         program.graph.set_type(value, type_)
-        if isinstance(type_, TensorType):
+        if isinstance(type_, TensorType) and type_ is not before:
             named = (one for dim in type_.shape or () if isinstance(dim, SymDim) for one in dim.symbols())
             program.symbols.update((str(one), one) for one in named if str(one) not in program.symbols)
+            for old, new in zip(before.shape or (), type_.shape or (), strict=False):
+                if str(old) in program.symbols and str(old) not in bound:
+                    replaced.setdefault(str(old), set()).add(new)
+    # A symbol is one size wherever it stands, also in inputs whose types nobody stated.
+    made = {name: sizes.pop() for name, sizes in replaced.items() if len(sizes) == 1}
+    bind_program(program, {name: size for name, size in made.items() if isinstance(size, int)})
+    symbols = {name: size for name, size in made.items() if isinstance(size, SymDim) and str(size) in program.symbols.keys() - made.keys()}
+    substitute_symbols(program, symbols)
 
 
 # -- the nodes of a file, and a copy that lists them in another order --------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Final
 from irscope.budget import spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError, form_problem
-from irscope.frontends.base import LoadOptions, stated
+from irscope.frontends.base import LoadOptions
 from irscope.frontends.exported.tensors import Json, Locations, Scopes, Types, Weights, devices, names_in, read_json
 from irscope.frontends.files.archive import Archive
 from irscope.frontends.files.pickled import PickledTensor, pickled_payload, read_pickle
@@ -505,25 +505,20 @@ _WEIGHTS = {
 _SCALARS = {"as_sym_int": DType.I64, "as_sym_float": DType.F64, "as_sym_bool": DType.BOOL}
 
 
-def declare_inputs(body: BodyReader, module: Json, weights: Weights | OlderWeights, options: LoadOptions) -> None:
+def declare_inputs(body: BodyReader, module: Json, weights: Weights | OlderWeights) -> None:
     """Declare weights and inputs; names of weights are the model's own dotted ones."""
     metas = module["graph"]["tensor_values"]
-    position = 0
-    options = options.for_inputs(_names_of_tensors(module))
     for spec in module["signature"]["input_specs"]:
         ((kind, content),) = spec.items()
         if kind in _WEIGHTS:
             key, role = _WEIGHTS[kind]
             _declare_weight(body, content["arg"]["name"], str(content[key]), role, metas, weights)
         elif kind == "user_input":
-            _declare_input(body, content["arg"], position, metas, options)
-            position += 1
+            _declare_input(body, content["arg"], metas)
         elif kind == "custom_obj":
             body.env[content["arg"]["name"]] = body.graph.add_weight(
                 UNKNOWN_TYPE, body.names.unique(str(content["custom_obj_name"])), Role.CONSTANT
             )
-        elif kind == "constant_input":
-            position += 1
 
 
 def _declare_weight(body: BodyReader, name: str, fqn: str, role: Role, metas: Json, weights: Weights | OlderWeights) -> None:
@@ -535,21 +530,11 @@ def _declare_weight(body: BodyReader, name: str, fqn: str, role: Role, metas: Js
         body.graph.trainable[value] = metas[name]["requires_grad"]
 
 
-def _names_of_tensors(module: Json) -> list[str]:
-    """Return the inputs that are tensors."""
-    given = [spec["user_input"]["arg"] for spec in module["signature"]["input_specs"] if "user_input" in spec]
-    return [arg["as_tensor"]["name"] for arg in given if "as_tensor" in arg]
-
-
-def _declare_input(body: BodyReader, arg: Json, position: int, metas: Json, options: LoadOptions) -> None:
+def _declare_input(body: BodyReader, arg: Json, metas: Json) -> None:
     ((kind, content),) = arg.items()
     if kind == "as_tensor":
         name = content["name"]
-        type_: Type = body.types.tensor(metas[name])
-        given = options.inputs.get(name) or options.inputs.get(str(position))
-        if isinstance(given, TensorType):
-            type_ = stated(given, type_, name)
-        body.env[name] = body.graph.add_input(type_, body.names.unique(name))
+        body.env[name] = body.graph.add_input(body.types.tensor(metas[name]), body.names.unique(name))
     elif kind in _SCALARS and "as_name" in content:
         name = content["as_name"]
         body.graph.add_input(scalar(_SCALARS[kind]), body.names.unique(name))
@@ -666,7 +651,7 @@ class _Model:
         body = BodyReader(graph, types, names, Scopes(graph.scope), Locations(), self._sink, str(self._archive.path))
         if self._options.keep_calls:
             body.calls, body.made = {}, []
-        declare_inputs(body, module, self._weights, self._options)
+        declare_inputs(body, module, self._weights)
         body.add_nodes(module["graph"])
         set_outputs(body, module)
         version = self._document["schema_version"]

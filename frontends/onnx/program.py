@@ -670,8 +670,12 @@ class _Loader:
 
     def _add_inputs(self, body: Body, graph: GraphProto) -> None:
         with_value = {tensor.name for tensor in graph.initializer} | {tensor.values.name for tensor in graph.sparse_initializer}
-        given = dict(self._options.for_inputs([info.name for info in graph.input if info.name not in with_value]).inputs)
+        computed = [info for info in graph.input if info.name not in with_value]
+        given = dict(self._options.for_inputs([info.name for info in computed]).inputs)
         given.pop(SOLE, None)
+        for place, info in enumerate(computed):
+            if (asked := given.get(info.name) or given.get(str(place))) is not None:
+                self._model.symbols.adopt(asked, info.type, self._options.bind)
         defaults = 0
         position = 0
         for info in graph.input:
@@ -695,10 +699,9 @@ class _Loader:
                 # As a type of something computed, whose symbols do not become the model's.
                 declared = self._model.types.of_result(info.type) if lacks_dtype(asked) and info.HasField("type") else UNKNOWN_TENSOR
                 type_ = stated(asked, declared, name)
-                self._model.symbols.adopt(type_)
             body.define(name, body.graph.add_input(type_, body.new_name(name)))
         if given:
-            known = ", ".join(short(info.name) for info in list(graph.input)[:12] if info.name not in with_value)
+            known = ", ".join(short(info.name) for info in computed[:12])
             raise refuse(BAD_INPUT_OPTION, f"the model has no input '{short(next(iter(given)))}'", self._file.where, f"its inputs: {known}")
         if defaults and self._proto.ir_version >= _FIRST_IR_WITH_OPTIONAL_DEFAULTS:
             self._sink.note(INPUT_WITH_VALUE, f"{defaults} inputs have a value in the file and are taken as weights")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -233,12 +233,15 @@ class Symbols:
             return None
         return self._symbol(self._names.unique(_identifier(prefix)[:100], self.named)) if prefix else unknown(f"file.{self._nameless}")
 
-    def adopt(self, type_: Type) -> None:
-        """Make the symbols of a type that a user gave symbols of the program."""
+    def adopt(self, type_: Type, declared: TypeProto, bound: Collection[str]) -> None:
+        """Make the symbols of a type that a user gave symbols of the program; names that the file declares for them mean these sizes."""
         for dim in type_.shape or ():
             if isinstance(dim, SymDim):
                 for found in dim.symbols():
                     self.named.setdefault(str(found), found)
+        for proto, dim in zip(declared.tensor_type.shape.dim, type_.shape or (), strict=False):
+            if proto.dim_param and proto.dim_param not in bound and not (isinstance(dim, SymDim) and dim.is_unknown):
+                self._by_text.setdefault(proto.dim_param, dim)
 
     def _known_or_unknown(self, name: str) -> Dim:
         known = self.named.get(name)

@@ -134,8 +134,8 @@ def bind_program(program: Program, env: Mapping[str, int]) -> None:
 
 
 def asked_and_bound(name: str) -> UsageError:
-    """Return the error for a size that is asked about and that --bind gives a number."""
-    return UsageError(f"--bind gives {name!r} a size, and it is asked about", code="IRS624", hint="leave it out of --bind")
+    """Return the error for a size that is asked about and that --bind or --input gives a number."""
+    return UsageError(f"{name!r} is given a size, and it is asked about", code="IRS624", hint="leave it out of --bind and --input")
 
 
 def runs_same_at(program: Program, sizes: Mapping[str, int]) -> bool:

@@ -116,11 +116,12 @@ def test_bad_element_type_of_an_input() -> None:
 
 
 def test_input_option_by_name_and_position() -> None:
-    proto = model([helper.make_node("Add", ["x", "z"], ["y"])], [value("x", ["n"]), value("w"), value("z", ["m"])], initializers=[])
+    inputs = [value("before", ["n", "m"]), value("x", ["n"]), value("w"), value("z", ["m"])]
+    proto = model([helper.make_node("Add", ["x", "z"], ["y"])], inputs, initializers=[])
     proto.graph.initializer.append(helper.make_tensor("w", 1, [1], [1.0]))
-    given = {"x": tensor(DType.F16, (4, symbol("k") * 2)), "1": tensor(DType.F32, (7,))}
+    given = {"x": tensor(DType.F16, (4, symbol("k") * 2)), "2": tensor(DType.F32, (7,))}
     program = load(proto, LoadOptions(inputs=given))
-    assert [str(value.type) for value in program.graph.inputs] == ["f16[4,2*k]", "f32[7]"]
+    assert [str(value.type) for value in program.graph.inputs] == ["f32[4,7]", "f16[4,2*k]", "f32[7]"]
     assert list(program.symbols) == ["k"]
 
 
