@@ -147,8 +147,6 @@ def apply_inputs(program: Program, options: LoadOptions) -> None:
     substitute_symbols(program, symbols)
 
 
-# -- the nodes of a file, and a copy that lists them in another order --------------------------------------------------
-
 _READERS = {"onnx": "irscope.frontends.onnx.nodefile", "exported": "irscope.frontends.exported.nodefile"}
 
 

@@ -134,9 +134,6 @@ def _named_tensors(name: str, item: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield from _named_tensors(f"{name}.{place}", part)
 
 
-# -- wrappers, hooks and compiled code ---------------------------------------------------------------------------------
-
-
 WHAT = "execution"
 _COMPILED = "_torchdynamo_orig_callable"
 """Attribute that torch.compile sets on functions that it wraps."""
@@ -282,9 +279,6 @@ def _called(name: str) -> str:
 
 def _name_list(names: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(name or "the whole module" for name in fold_paths(dict.fromkeys(names)).values()))
-
-
-# -- one-line errors ---------------------------------------------------------------------------------------------------
 
 
 _LONGEST = 160

@@ -79,8 +79,6 @@ class BodyReader:
         made.autocast = self.autocast
         return made
 
-    # -- arguments -------------------------------------------------------------------------------------------------
-
     def value(self, name: str) -> Value:
         """Return a tensor by its name in the file."""
         found = self.env.get(name)
@@ -132,8 +130,6 @@ class BodyReader:
         if kind.startswith("as_sym_"):
             return tuple(self.number(kind[:-1], item) for item in content)
         return _plain_argument(kind, content)
-
-    # -- nodes -----------------------------------------------------------------------------------------------------
 
     def add_nodes(self, source: Json) -> None:
         """Append the nodes of a graph."""
@@ -275,9 +271,6 @@ def _guessed(name: str, overload: str, named: dict[str, Argument]) -> Signature:
     return Signature(name, overload, tuple(Param(key, "any", None, False, False) for key in named), ())
 
 
-# -- operators under autocast, which PyTorch records without the casts that it makes when they run --------------------
-
-
 def cast_operands(graph: Graph, lowered: Lowered, recorded: Sequence[Type]) -> Sequence[Value | None]:
     """Return the operands, cast to the recorded element type where the operator's own rule would give another one."""
     spec = find_op(lowered.op)
@@ -300,9 +293,6 @@ def _cast_to(graph: Graph, value: Value | None, wanted: TensorType) -> Value | N
         return value
     to = tensor(wanted.dtype, type_.shape, type_.device)
     return graph.append("tensor.cast", (value,), (to,), {"to": wanted.dtype}, source="autocast").outputs[0]
-
-
-# -- higher-order operators: graphs inside the graph become regions, or stand in line where they run once --------------
 
 
 def add_higher_order(body: BodyReader, node: Json, name: str) -> None:
@@ -463,9 +453,6 @@ _RULES: dict[str, Callable[[BodyReader, Json], None]] = {
 }  # fmt: skip
 
 
-# -- weights of the layout that torch.export wrote before torch 2.8: archives inside the archive -----------------------
-
-
 PROGRAM = "serialized_exported_program.json"
 # Before torch 2.2 these were called .json, though they never were.
 _CHECKPOINTS = ("serialized_state_dict.pt", "serialized_state_dict.json", "serialized_constants.pt", "serialized_constants.json")
@@ -492,9 +479,6 @@ class OlderWeights:
     def close(self) -> None:
         """Close the inner archives."""
         self._open.close()
-
-
-# -- which inputs are parameters, buffers, constants, the user's own ---------------------------------------------------
 
 
 _WEIGHTS = {

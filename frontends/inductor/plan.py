@@ -433,8 +433,6 @@ class Plan:
     _of: dict[Value, Storage] = field(default_factory=dict)
     _rank: int = 0
 
-    # -- what is there before the wrapper runs ---------------------------------------------------------------------
-
     def type_of(self, dtype: DType, shape: Sequence[Dim] | None, strides: Sequence[Dim] | None, device: str = "") -> TensorType:
         """Return a tensor's type; the device is noted, and reported once for the whole program."""
         if device:
@@ -462,8 +460,6 @@ class Plan:
     def _given(self, value: Value) -> Held:
         self._of[value] = storage = Storage(value, owned=False)
         return Held(value, storage)
-
-    # -- what the wrapper does -------------------------------------------------------------------------------------
 
     def empty(self, name: str, type_: TensorType, loc: Loc | None) -> Held:
         """Return a buffer that the wrapper allocates."""
@@ -596,8 +592,6 @@ class Plan:
         attrs: dict[str, Attr] = {"line": line}
         self._append("inductor.unread", [one.value for one in operands], (), attrs, None, Loc(self.path, line), what[:80])
 
-    # -- names -----------------------------------------------------------------------------------------------------
-
     def hold(self, one: Held, name: str = "") -> None:
         """Count another name of the storage."""
         one.storage.names += 1
@@ -639,8 +633,6 @@ class Plan:
         spend(50 + len(inputs), "statements of the wrapper")
         unique = None if names is None else [None if name is None else self.names.unique(name) for name in names]
         return self.graph.append(op, inputs, types, attrs, names=unique, loc=loc, source=source)
-
-    # -- the whole -------------------------------------------------------------------------------------------------
 
     def finish(self, outputs: Sequence[Held], kind: str, metadata: Mapping[str, str], examples: Mapping[str, int]) -> Program:
         """Return the program, and report lines that were not understood."""

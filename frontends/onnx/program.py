@@ -68,9 +68,6 @@ from irscope.ir.places import Loc, Scope
 from irscope.ir.program import ONNX, Assumed, FileNode, FileNodes, Program
 from irscope.ir.types import UNKNOWN_TENSOR, Type
 
-# -- the nodes of one graph: the main one, a region's, or the body of a function that is inlined -----------------------
-
-
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.]+")
 _AT_ONCE = 100
 """Nodes for which the budget is asked at once."""
@@ -203,8 +200,6 @@ class Body(Lowering):
         self._repeated: dict[tuple[Scope, str], int] = {}
         self.uses = operators.uses(opsets)
 
-    # -- names and types ---------------------------------------------------------------------------------------
-
     def find(self, name: str) -> Operand:
         body: Lowering | None = self
         while body is not None:
@@ -243,8 +238,6 @@ class Body(Lowering):
         for info in infos:
             if info.HasField("type"):
                 self.declared[info.name] = info.type
-
-    # -- nodes -------------------------------------------------------------------------------------------------
 
     def lower_nodes(self, nodes: Sequence[NodeProto]) -> None:
         """Lower all nodes, in an order in which everything is made before it is used."""
@@ -384,8 +377,6 @@ class Body(Lowering):
         self._repeated[parent, name] = count + 1
         return parent.child(name, cls, count)
 
-    # -- regions -----------------------------------------------------------------------------------------------
-
     def lower_region(self, owner: Node, name: str, proto: GraphProto, count: int | None = None) -> Graph:
         """Lower a graph attribute as a region; `count` is the number of its arguments."""
         region = self.graph.add_region(owner, name)
@@ -432,8 +423,6 @@ class Body(Lowering):
             values.append(value)
         return values
 
-    # -- functions ---------------------------------------------------------------------------------------------
-
     def _inline(self, call: Call, proto: FunctionProto, constants: dict[str, Value]) -> None:
         """Put the nodes of a function in place of a call; `constants` are shared by its calls."""
         if len(call.inputs) > len(proto.input) or len(call.outputs) > len(proto.output):
@@ -468,9 +457,6 @@ def _declared_arguments(call: Call, proto: FunctionProto) -> dict[str, AttrValue
         if name in call.attrs:
             arguments[name] = call.attrs[name]
     return arguments
-
-
-# -- foreign operators ----------------------------------------------------------------------------------------------------
 
 
 def _foreign_name(domain: str, op_type: str) -> str:
@@ -543,9 +529,6 @@ def _plain_attributes(call: Call) -> dict[str, Attr]:
     return plain
 
 
-# -- rules by domain ---------------------------------------------------------------------------------------------------
-
-
 TABLES: dict[str, Table] = {
     "": {**TABLE, **CONTROL},
     "ai.onnx.ml": LEARNING,
@@ -567,9 +550,6 @@ def find_lowering(domain: str, op_type: str) -> Lower | None:
     """Return the lowering of an operator, None for a foreign one."""
     rule = TABLES.get(domain, {}).get(op_type)
     return compile_rule(rule) if rule is not None else None
-
-
-# -- the model ---------------------------------------------------------------------------------------------------------
 
 
 _FIRST_IR_WITH_OPTIONAL_DEFAULTS = 4

@@ -233,9 +233,6 @@ def _end_of(text: str, room: int, before: str) -> str:
     return end + before if len(end) >= _LEAST_PIECE else ""
 
 
-# -- names of modules that are alike ---------------------------------------------------------------------------------------
-
-
 def ranks_text(ranks: Sequence[int]) -> str:
     """Return numbers in short: "0-3,8", and with a step "0-56:8"."""
     parts = []

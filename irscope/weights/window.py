@@ -301,8 +301,6 @@ class Window:
         if tensor.groups:
             part.groups += sparse_groups(zero, structure.axes)
 
-    # -- at most 16 bits ---------------------------------------------------------------------------------------
-
     def _count_patterns(self, raw: npt.NDArray[np.uint8], dtype: DType, count: int, part: Part) -> Mask | None:
         """Count bit patterns; where zeros are, None without any."""
         bits = dtype.bits or 8
@@ -334,8 +332,6 @@ class Window:
             places = self._buffers.get("places", len(some), np.int64)
             np.copyto(places, some, casting="unsafe")
             np.add.at(counts, places, 1)
-
-    # -- 32 bits and more --------------------------------------------------------------------------------------
 
     def _sum_powers(self, x: Array, part: Part) -> Mask | None:
         """Add moments and counts of numbers; where zeros are, None without any."""

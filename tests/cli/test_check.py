@@ -48,9 +48,6 @@ def reasons(document: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {one["budget"]: (one["status"], one["reason"]) for one in document["budgets"]}
 
 
-# -- budgets as they are written -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "field", "operator", "limit", "change"),
     [
@@ -111,9 +108,6 @@ def test_intervals_are_judged_as_all_of_their_numbers_are() -> None:
                     assert surely(operator, low, high, limit) == wanted, (operator, low, high, limit)
     assert surely("<", 3, None, 10) is None and surely("<", 11, None, 10) is False
     assert surely(">", None, 5, 10) is False and surely("=", None, None, 1) is None
-
-
-# -- verdicts --------------------------------------------------------------------------------------------------------------
 
 
 def test_kept_budgets_pass_and_exceeded_ones_say_by_how_much(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,9 +236,6 @@ def test_shares_are_exact_where_floats_are_not() -> None:
     assert judged(Quantity(0), Quantity(0), limit, True)[0] == "ok"
 
 
-# -- the baseline ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_baseline_is_written_and_held_against(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write('budgets = ["flops < +2%", "parameters <= +0"]\nmodels = ["model.irs"]\n')
     code, document = answer(capsys)
@@ -322,9 +313,6 @@ def test_a_baseline_of_another_irscope_runtime_or_device_is_named(folder: Path, 
     write('device = "l4"\nbudgets = ["flops < +2%"]\nmodels = ["model.irs"]\n')
     code, document = answer(capsys)
     assert "the baseline has no such model, only of h200" in reasons(document)["flops < +2%"][1]
-
-
-# -- the file --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -464,8 +452,6 @@ def test_an_update_keeps_what_is_stored_of_models_that_cannot_be_read(folder: Pa
     assert main(["check", "--update"]) == ExitCode.PARTIAL
     assert Path("irscope-baseline.json").read_bytes() == before
 
-
-# -- outputs ---------------------------------------------------------------------------------------------------------------
 
 NASTY = "a|b`c<d>&\"e'%,:@you ‮[x](y)*_~#!$\\é.irs"
 

@@ -190,8 +190,6 @@ def test_sizes_in_hints_are_within_the_limits_of_symbols(made: dict[str, Path]) 
     assert "--bind batch=4,length=256" in said.typed
 
 
-# -- samples with options ------------------------------------------------------------------------------------------------
-
 OPTIONS: dict[str, tuple[str, ...]] = {
     "none": (),
     "a device": ("--device", "rtx4090"),
@@ -257,9 +255,6 @@ def test_what_answers_tell_to_type_works_with_every_option(
             after = run(command_of(text, command, Path(model), tmp_path))
             allowed = (0, ExitCode.PARTIAL) if "--strict" in options else (0,)
             assert after.code in allowed or is_another_problem(before, after, text), (command, text, after.err)
-
-
-# -- what the source holds ---------------------------------------------------------------------------------------------
 
 
 def texts() -> Iterator[tuple[str, str]]:

@@ -152,8 +152,6 @@ def test_shards_that_are_cut_off_are_one_line(tmp_path: Path, capsys: pytest.Cap
     assert err.count("\n") == 1
 
 
-# -- chance ----------------------------------------------------------------------------------------------------------------
-
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

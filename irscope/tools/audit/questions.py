@@ -75,9 +75,6 @@ def _with_origin(key: str, values: Sequence[Any], origins: Sequence[Mapping[str,
     ]
 
 
-# -- questions by name -------------------------------------------------------------------------------------------------
-
-
 def _failures(dataset: Dataset) -> Table:
     found = _columns(dataset.read(MODELS, ["uri", "status", "reason", "code", "message"]))
     rows = [
@@ -206,9 +203,6 @@ def _subjects(dataset: Dataset) -> tuple[Subject, ...]:
     return (Subject("results", (str(dataset.folder),)), Subject("device", (",".join(about.get("devices") or ()) or "the default",)))
 
 
-# -- the report --------------------------------------------------------------------------------------------------------
-
-
 def verdict_lines(columns: Columns, devices: Sequence[str]) -> Iterable[str]:
     """Yield the answer in words: how many models fit, for each device that was asked for."""
     ok = [at for at, status in enumerate(columns["status"]) if status == "ok"]
@@ -267,9 +261,6 @@ def _distributions(columns: Columns) -> Iterable[Series]:
             "models": [counts[at] for at in bins],
         }
         yield Series(f"models by {title}", Column("from"), (Column("models", Kind.COUNT),), data)
-
-
-# -- what changed ------------------------------------------------------------------------------------------------------
 
 
 def diff_document(old: Dataset, new: Dataset) -> Document:

@@ -108,9 +108,6 @@ def _model(case: Crafted, outside: Path) -> bytes:
     return _PLACES[case.place](tensor).SerializeToString()
 
 
-# -- where the tensor stands -------------------------------------------------------------------------------------
-
-
 def _whole(
     nodes: Sequence[onnx.NodeProto], initializers: Sequence[TensorProto] = (), functions: Sequence[onnx.FunctionProto] = ()
 ) -> onnx.ModelProto:

@@ -41,9 +41,6 @@ TRANSFORMER_EXPORTS = (  # noqa: SIM905  # ninety lines with one name each would
 """Operators of com.microsoft that occur in exported and optimized transformers."""
 
 
-# -- coverage --------------------------------------------------------------------------------------------------
-
-
 @every("schema", sorted({(schema.domain, schema.name) for schema in defs.get_all_schemas_with_history()}), ids="::".join)
 def test_every_standard_operator_is_lowered(schema: tuple[str, str]) -> None:
     assert find_lowering(*schema) is not None
@@ -200,9 +197,6 @@ def test_every_version_fits_the_records(schema: defs.OpSchema, full: bool) -> No
     assert [result.name for result in program.graph.outputs] == results
 
 
-# -- meanings that changed -------------------------------------------------------------------------------------
-
-
 def attrs_of(op_type: str, inputs: tuple[str, ...] = ("x",), opset: int = 21, **given: object) -> dict[str, object]:
     made = lowered(op_type, inputs, opset=opset, **given)
     assert len(made) == 1
@@ -306,9 +300,6 @@ def test_division_of_integers_truncates() -> None:
         helper.make_node("Expand", ["x", "s"], ["y"]),
     ]
     assert result_type(model(nodes, [value("x", [1, 1])], initializers=weights)) == "f32[3,3]"
-
-
-# -- constants -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -182,9 +182,6 @@ def test_damaged(
             tracemalloc.stop()
 
 
-# -- by hand -----------------------------------------------------------------------------------------------------
-
-
 def _nested(depth: int) -> onnx.ModelProto:
     inner = graph([helper.make_node("Identity", ["x"], ["z"])], outputs=["z"])
     for _ in range(depth):

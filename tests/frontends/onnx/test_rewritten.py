@@ -71,9 +71,6 @@ def _norm(of: str, to: str, channels: int, weights: dict[str, Any], **attributes
     return helper.make_node("BatchNormalization", names, [to], epsilon=1e-3, **attributes)
 
 
-# -- as it was ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["cnn", "lstm", "control_flow", "transformer"])
 def test_an_untouched_sample_is_the_same_model(tmp_path: Path, name: str) -> None:
     target = tmp_path / "again.onnx"
@@ -126,9 +123,6 @@ def test_nodes_made_anew_compute_what_the_files_own_did(tmp_path: Path, monkeypa
                 np.testing.assert_array_equal(mine, theirs, case.name)
         compared += 1
     assert written > 80 and compared > 60
-
-
-# -- batch normalization --------------------------------------------------------------------------------------
 
 
 def test_normalizations_fold_into_what_is_before_them(tmp_path: Path) -> None:
@@ -198,9 +192,6 @@ def test_what_does_not_fold_is_left(tmp_path: Path) -> None:
     assert [node.op_type for node in onnx.load(tmp_path / "folded.onnx").graph.node].count("BatchNormalization") == 2
 
 
-# -- constants ------------------------------------------------------------------------------------------------
-
-
 def test_what_is_computed_from_weights_becomes_a_weight(tmp_path: Path) -> None:
     weights = {"w": _floats(64, 32), "s": _floats(32, 1), "half": _floats(64).astype(np.float16)}
     nodes = [
@@ -238,9 +229,6 @@ def test_shapes_fold_at_sizes_that_are_given_and_inputs_then_say_so(tmp_path: Pa
     assert [dim.dim_value for dim in found.graph.input[0].type.tensor_type.shape.dim] == [2, 5]
     tokens = {"tokens": rng.integers(0, 1000, (2, 5))}
     np.testing.assert_array_equal(_run(target, tokens)[0], _run(SAMPLES / "transformer.onnx", tokens)[0])
-
-
-# -- what a pass of a user does -------------------------------------------------------------------------------
 
 
 @transform("test-relu-to-gelu")
@@ -408,9 +396,6 @@ def test_old_files_list_new_weights_among_their_inputs_and_removed_ones_no_more(
     np.testing.assert_allclose(_run(tmp_path / "folded.onnx", inputs)[0], _run(path, inputs)[0], rtol=1e-3, atol=1e-3)
 
 
-# -- weights in other files -----------------------------------------------------------------------------------
-
-
 def _with_norm(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     weights: dict[str, Any] = {"w": _floats(16, 8, 3, 3), "v": _floats(16, 16, 3, 3)}
     nodes = [helper.make_node("Conv", ["x", "w"], ["c"]), _norm("c", "n", 16, weights), helper.make_node("Conv", ["n", "v"], ["y"])]
@@ -463,9 +448,6 @@ def test_the_originals_weights_are_never_written_over(tmp_path: Path, capsys: py
     before = (tmp_path / "other.onnx.data").read_bytes()
     assert main(["export", str(path), "--passes", "dce", "-o", str(tmp_path / "other.onnx")]) == 2
     assert "IRS361" in capsys.readouterr().err and (tmp_path / "other.onnx.data").read_bytes() == before
-
-
-# -- the command ----------------------------------------------------------------------------------------------
 
 
 def test_the_command_says_what_became_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -525,8 +507,6 @@ def test_a_link_is_not_written_through(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["export", str(path), "--passes", "dce", "--external-data", "-o", str(tmp_path / "out2.onnx")]) == 2
     assert (tmp_path / "precious").read_text() == "mine" and not (tmp_path / "out2.onnx").exists()
 
-
-# -- the documentation ----------------------------------------------------------------------------------------
 
 ROOT = SAMPLES.parents[1]
 

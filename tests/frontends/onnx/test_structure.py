@@ -28,9 +28,6 @@ def refused(proto: onnx.ModelProto) -> LoadError:
     return caught.value
 
 
-# -- order and names -------------------------------------------------------------------------------------------
-
-
 def test_unsorted_nodes_are_sorted() -> None:
     sink = DiagnosticSink()
     program = load(model([node("Relu", ["b"], ["y"]), node("Neg", ["a"], ["b"]), node("Abs", ["x"], ["a"])]), sink=sink)
@@ -97,9 +94,6 @@ def test_many_nodes_in_reverse() -> None:
     nodes = [node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(count)]
     program = load(model(nodes[::-1], [value("v0")], [f"v{count}"]))
     assert [made.name for made in program.graph] == [f"v{i + 1}" for i in range(count)]
-
-
-# -- regions ---------------------------------------------------------------------------------------------------
 
 
 def regions(program_graph: Graph) -> dict[str, list[str]]:
@@ -172,9 +166,6 @@ def test_sequence_map() -> None:
     sequence = helper.make_value_info("q", helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, None)))
     program = load(model([node("SequenceMap", ["q"], ["y"], body=body)], [sequence]))
     assert [made.op for made in program.graph.walk()] == ["cf.map", "view.alias"]
-
-
-# -- functions -------------------------------------------------------------------------------------------------
 
 
 def function(name: str, nodes: list[onnx.NodeProto], attributes: tuple[str, ...] = (), **more: object) -> onnx.FunctionProto:
@@ -274,9 +265,6 @@ def test_operators_defined_by_others_are_inlined(monkeypatch: pytest.MonkeyPatch
         program_module, "find_lowering", lambda domain, name: None if name == "LessOrEqual" else find_lowering(domain, name)
     )
     assert [made.op for made in lowered("LessOrEqual", ["x", "z"])] == ["compare.less", "compare.equal", "math.or"]
-
-
-# -- misuse ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

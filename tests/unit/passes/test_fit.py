@@ -250,9 +250,6 @@ def test_long_searches_tell_how_far_they_are() -> None:
     assert Watch.said.count("sizes tested:") > 5 and Watch.said[-1] == "over"
 
 
-# -- searching ---------------------------------------------------------------------------------------------------------
-
-
 @every("memory", [0, 5, 36, 37, 100, 10**6, 10**15])
 @every("high", [None, 1, 40])
 def test_a_rising_formula_is_solved(memory: int, high: int | None) -> None:
@@ -297,9 +294,6 @@ def test_what_was_not_looked_at_is_said() -> None:
     assert (measured.size, measured.exhaustive) == (1_000, False)
 
 
-# -- names and sizes -----------------------------------------------------------------------------------------------------
-
-
 def inputs(*lines: str) -> str:
     """A program with these inputs; every name in their shapes is a symbol."""
     names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("[")[2] for line in lines)))
@@ -337,9 +331,6 @@ def test_combinations_of_sizes() -> None:
 def test_sizes_that_mean_nothing_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_points([text], parse_program(inputs("input %x: f32[batch,seq]")))
-
-
-# -- the command -------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_prints_one_document(capsys: pytest.CaptureFixture[str]) -> None:

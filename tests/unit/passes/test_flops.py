@@ -54,9 +54,6 @@ def limits(report: Report) -> tuple[object, object]:
     return found.lo, found.hi
 
 
-# -- classes ---------------------------------------------------------------------------------------------------------
-
-
 def test_classes_are_apart_and_add_up() -> None:
     body = "  %m: f32[2,4] = math.matmul(%x, %w)\n  %e: f32[2,4] = math.exp(%m)\n  %y: f32[2] = reduce.sum(%e) {axes=[1]}"
     report = counted(text(body, "input %x: f32[2,3]\n  input %w: f32[3,4]"))
@@ -115,9 +112,6 @@ def test_large_numbers_are_exact() -> None:
 def test_open_sizes_give_formulas() -> None:
     report = counted(text("  %y: f32[batch,4] = math.matmul(%x, %w)", "input %x: f32[batch,seq]\n  input %w: f32[seq,4]"))
     assert total(report) == "8*batch*seq"
-
-
-# -- control flow ----------------------------------------------------------------------------------------------------
 
 
 def if_model(condition: object = None) -> onnx.ModelProto:
@@ -213,9 +207,6 @@ def test_a_function_that_is_called_with_other_sizes_costs_otherwise() -> None:
     assert total(counted(source)) == 6 + 30
 
 
-# -- what is unknown -------------------------------------------------------------------------------------------------
-
-
 def test_what_is_unknown_is_first_and_never_zero() -> None:
     body = "  %a: f32[2,3] = foreign.mystery(%x)\n  %y: f32[2,3] = math.add(%a, %x)"
     report = counted(text(body))
@@ -238,9 +229,6 @@ def test_a_size_that_depends_on_data_is_bounded_where_its_most_is_known() -> Non
     assert isinstance(by_class, dict)
     found = by_class["transcendental"]
     assert (found.lo, found.hi) in ((0, 40), (0, None))
-
-
-# -- tables ----------------------------------------------------------------------------------------------------------
 
 
 NESTED = """irscope 1

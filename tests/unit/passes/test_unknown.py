@@ -274,9 +274,6 @@ def test_storages_of_unknown_size_are_storages() -> None:
     assert cells(made)["storages"] == 4 and rows["i"]["size"].interval == (0, 4096) and rows["i"]["held_by"] == "y"
 
 
-# -- limits of memory ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("size", "want"), [(1000, 8000), (10, None)])
 def test_what_is_unknown_beside_the_peak_does_not_matter(size: int, want: int | None) -> None:
     """16 truth values choose at most 16 places of 8 bytes."""
