@@ -269,7 +269,9 @@ FOUR_BIT: Final = Kernel(
     _four_bit,
 )
 EIGHT_BIT: Final = Kernel("bitsandbytes 0.50, LLM.int8: codes of the activations, products in 32 bits; no outliers taken", _eight_bit)
-FP8: Final = Kernel("transformers 5.23, DeepGEMM: codes and scales of the activations", _fp8)
+FP8: Final = Kernel(
+    "transformers 5.23, DeepGEMM: codes and scales of the activations; some published runs hold a tied embedding twice", _fp8
+)
 MARLIN: Final = Kernel("a fused kernel, such as Marlin's: the output alone, its workspace of some KiB left out", _fused)
 # AutoAWQ 0.2.9, awq/modules/fused/attn.py: RoPE.freqs_cis
 AWQ: Final = Kernel("a fused kernel: the output alone; layers that AutoAWQ fuses also hold 4 bytes x head size a position", _fused)

@@ -249,7 +249,15 @@ def _meant(arguments: list[str]) -> list[str]:
     if not arguments or arguments[0] not in _MEANT or os.path.exists(arguments[0]):
         return arguments
     if arguments[0] == "help":
-        return [*(name for name in arguments[1:2] if name in COMMANDS), "--help", *(word for word in arguments[2:] if word == "all")]
+        topic = _MEANT.get(arguments[1], arguments[1]) if len(arguments) > 1 else "--help"
+        if topic.startswith("IRS"):
+            return ["explain", topic]
+        if topic not in COMMANDS and not topic.startswith("-"):
+            from irscope.passkit.registry import default_registry
+
+            if topic in default_registry().names():
+                return ["passes", topic]
+        return [topic, "--help", *(word for word in arguments[2:] if word == "all")]
     return [_MEANT[arguments[0]], *arguments[1:]]
 
 

@@ -222,6 +222,8 @@ def test_words_of_other_programs_mean_what_they_say(
     text = capsys.readouterr().out
     assert text[: len(text) // 2] == text[len(text) // 2 :]
     assert main(["help"]) == ExitCode.OK and "usage: irscope MODEL" in capsys.readouterr().out
+    assert main(["help", "flops"]) == ExitCode.OK and "Count the arithmetic" in capsys.readouterr().out
+    assert main(["help", "generat"]) == ExitCode.USAGE and "did you mean 'generate'" in capsys.readouterr().err
     assert main(["version"]) == ExitCode.OK and capsys.readouterr().out.startswith("irscope ")
     assert main(["diff", "old.onnx", "new.onnx"]) == ExitCode.OK
     (folder / "diff").write_bytes((folder / "old.onnx").read_bytes())
