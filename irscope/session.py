@@ -211,6 +211,7 @@ class Model:
             nodes=program.node_count if program.has_graph else None,
             parameters=totals.count if isinstance(totals.count, int) and not totals.uncounted else None,
             parameter_bytes=totals.bytes if isinstance(totals.bytes, int) and not totals.are_inputs else None,
+            are_inputs=totals.are_inputs,
             bind=dict(self.options.bind),
             short_names={name: symbol for name, symbol in short_names(program).items() if symbol in program.symbols},
             assumed=tuple(program.assumed),

@@ -108,8 +108,6 @@ class Call:
         self.loc = loc
         self.source = source
 
-    # -- operands and attributes -------------------------------------------------------------------------------
-
     def operand(self, index: int) -> Operand:
         """Return an operand, None where it is absent."""
         return self.inputs[index] if index < len(self.inputs) else None
@@ -215,8 +213,6 @@ class Call:
             raise Mismatch(f"attribute {name} is {'absent' if value is None else 'no graph'}")
         return value
 
-    # -- adding to the graph -----------------------------------------------------------------------------------
-
     def emit(self, op: str, inputs: Sequence[Operand], attrs: Mapping[str, Attr] | None = None) -> Node:
         """Add the node that makes all results of this call."""
         node = self.node(op, inputs, attrs)
@@ -281,8 +277,6 @@ class Call:
         """Say what weights are, from the way in which the operator uses them."""
         for index in indices:
             mark(self.operand(index), role)
-
-    # -- weights that stand in attributes ----------------------------------------------------------------------
 
     def attribute_weights(self, roles: Mapping[str, Role], shapes: Mapping[str, tuple[int, ...]] | None = None) -> list[Value]:
         """Return the numbers that the file keeps in attributes of a node, as weights called "NODE.ATTRIBUTE".

@@ -23,8 +23,6 @@ from irscope.ir.dtypes import DType
 from irscope.ir.graph import Attr, Role, Value
 from irscope.ir.places import Literal
 
-# -- attention ---------------------------------------------------------------------------------------------------
-
 _HEADS = "num_heads scale"
 _SHARED = f"{_HEADS} kv_num_heads softcap rotary=do_rotary"
 _ONE_WAY = "unidirectional?false"
@@ -71,9 +69,6 @@ _ATTENTION: Table = {
     "RemovePadding": "nn.remove_padding",
     "RestorePadding": "nn.restore_padding",
 }
-
-
-# -- normalization and activations -------------------------------------------------------------------------------
 
 
 def _group_norm(call: Call) -> None:
@@ -181,8 +176,6 @@ _NORMALIZATION: Table = {
 }
 
 
-# -- matrix products and weights of few bits ---------------------------------------------------------------------
-
 _MATMUL = f"alpha {MATRICES} trans_batch_a=transBatchA trans_batch_b=transBatchB"
 _GEMM = f"alpha beta {MATRICES} activation"
 _NBITS = "k=K n=N bits?4 block_size?32"
@@ -259,8 +252,6 @@ _PRODUCTS: Table = {
 }
 
 
-# -- quantized tensors -------------------------------------------------------------------------------------------
-
 _BINARY_ROLES = "buffer 1 2 4 5 6 7"
 _UNARY_ROLES = "buffer 1 2 3 4"
 
@@ -303,9 +294,6 @@ _QUANTIZED: Table = {
     "QuantizeWithOrder": "quant.quantize ; dtype:i8",
     "DequantizeWithOrder": "quant.dequantize ; dtype=to",
 }
-
-
-# -- others ------------------------------------------------------------------------------------------------------
 
 
 def _is_all_finite(call: Call) -> None:
@@ -358,9 +346,6 @@ FOREIGN_OF_MICROSOFT: dict[str, str] = {
     "QOrderedLongformerAttention": "the layout of its reordered weights is known to one library only",
 }
 """Operators of com.microsoft that stay foreign although they occur in exported models, with the reason."""
-
-
-# -- layouts that ONNX Runtime's optimisations choose ------------------------------------------------------------
 
 
 def _reorder_input(call: Call) -> None:

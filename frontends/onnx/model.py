@@ -213,17 +213,12 @@ class Model:
         if self._nodes > _MOST_NODES:
             raise refuse(TOO_LARGE, f"it has more than {_MOST_NODES} nodes", self.where)
 
-    # -- weights -----------------------------------------------------------------------------------------------
-
     def weight(self, proto: TensorProto, name: str) -> Value:
         """Declare a tensor of the file as a weight of the main graph, where regions see it too."""
         return self.add_weight(self.tensors.read(proto, name), name)
 
     def add_weight(self, constant: Constant, name: str) -> Value:
         return self.graph.add_weight(constant.type, self.names.unique(name) if name else None, role_of(constant.type), constant.data)
-
-
-# -- operator sets --------------------------------------------------------------------------------------------------------
 
 
 def domain_of(name: str) -> str:
@@ -275,9 +270,6 @@ def version_of(opsets: Mapping[str, int], domain: str) -> int:
 
 def show_opsets(opsets: Mapping[str, int]) -> str:
     return ", ".join(f"{short(domain) or 'ai.onnx'} {version}" for domain, version in sorted(opsets.items()))
-
-
-# -- functions ------------------------------------------------------------------------------------------------------------
 
 
 class Functions:
@@ -357,9 +349,6 @@ def _walk(nodes: Iterable[NodeProto]) -> Iterable[NodeProto]:
 
 def _count_nodes(nodes: Iterable[NodeProto]) -> int:
     return sum(1 for _ in _walk(nodes))
-
-
-# -- channels in blocks ---------------------------------------------------------------------------------------------------
 
 
 def channel_block(graph: GraphProto) -> int:

@@ -147,9 +147,6 @@ def _slices(mapped: mmap.mmap, start: int, stop: int) -> Iterator[bytes]:
         yield mapped[begin : min(begin + _PIECE, stop)]
 
 
-# -- every tensor that stands somewhere in a model --------------------------------------------------------------------------
-
-
 def _tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Yield all tensors of a model."""
     graphs = [model.graph]

@@ -23,9 +23,6 @@ from irscope.errors import LoadError
 from irscope.frontends.onnx.protos import ModelProto
 from irscope.immutable import mutable
 
-# -- how the reader refuses a model ------------------------------------------------------------------------------------
-
-
 UNREADABLE = "IRS140"
 NOT_ONNX = "IRS141"
 BAD_GRAPH = "IRS142"
@@ -58,9 +55,6 @@ def short(name: str) -> str:
 def refuse(code: str, message: str, where: str = "", hint: str = "") -> LoadError:
     """Return the error to raise for a model that cannot be analysed."""
     return LoadError(message, code=code, where=where, hint=hint)
-
-
-# -- messages ----------------------------------------------------------------------------------------------------------
 
 
 _MAPPED_FROM = 64 * 1024 * 1024
@@ -138,8 +132,6 @@ def _without_data(buffer: Buffer) -> tuple[bytes, StoredData] | str:
 def _not_onnx(where: str, message: str, hint: str = "export or download it again") -> LoadError:
     return refuse(NOT_ONNX, message, where, hint)
 
-
-# -- taking out large data --------------------------------------------------------------------------------------------------
 
 LARGE_DATA = 32 * 1024
 """Tensor data of more bytes than this stays in the file."""

@@ -159,9 +159,6 @@ def _by_version(rules: Sequence[tuple[int, Lower]], call: Call) -> None:
     lower(call)
 
 
-# -- nodes that are alike ------------------------------------------------------------------------------------------------
-
-
 @immutable
 class Recipe:
     """Node that a rule makes of every node with the same attributes and as many operands and results."""

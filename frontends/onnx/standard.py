@@ -17,9 +17,6 @@ _NUMPY_BROADCASTING = 7
 _AXES_ARE_OPERANDS = 13
 
 
-# -- functions of elements ---------------------------------------------------------------------------------------
-
-
 def _sides(call: Call) -> list[Operand]:
     """Return both operands of a binary operator, the second with axes added where an old model says on which it lies."""
     if call.version < _NUMPY_BROADCASTING and call.has("axis") and call.flag("broadcast"):
@@ -131,9 +128,6 @@ _ELEMENTS: Table = {
 }
 
 
-# -- constants ---------------------------------------------------------------------------------------------------
-
-
 def _lower_constant(call: Call) -> None:
     """Lower a Constant to a weight, shared by all calls where it stands in a function."""
     body = call.body
@@ -199,9 +193,6 @@ _MAKING: Table = {
     "OneHot": "tensor.one_hot ; axis?-1 ; const 1 2",
     "MelWeightMatrix": "tensor.mel_weight_matrix ; dtype=output_datatype?f32",
 }
-
-
-# -- shapes, views, and moving elements --------------------------------------------------------------------------
 
 
 def _reshape(call: Call) -> None:
@@ -297,9 +288,6 @@ _MOVING: Table = {
 }
 
 
-# -- choosing and placing elements by index, sorting, and selecting boxes ----------------------------------------
-
-
 def _roi_align(call: Call) -> None:
     size = (call.integer("output_height", 1), call.integer("output_width", 1))
     default = "half_pixel" if call.version >= 16 else "output_half_pixel"
@@ -326,9 +314,6 @@ _INDEXING: Table = {
     "MaxRoiPool": "vision.roi_pool ; output_size=pooled_shape! spatial_scale?1.0",
     "RoiAlign": _roi_align,
 }
-
-
-# -- reductions along axes, running sums, and the softmax family -------------------------------------------------
 
 
 def _lower_reduce(op: str, axes_are_operands: int = 18) -> dict[int, Rule]:
@@ -375,8 +360,6 @@ _REDUCTION: Table = {
     "LpNormalization": "nn.lp_normalize ; axis?-1 p?2",
 }
 
-
-# -- layers ------------------------------------------------------------------------------------------------------
 
 WINDOW = "strides pads dilations auto_pad"
 CONV = f"kernel_shape {WINDOW} groups=group"
@@ -447,9 +430,6 @@ _LAYERS: Table = {
 }
 
 
-# -- quantized tensors: conversions, and operators whose operands carry scales and zero points -------------------
-
-
 def quantize(call: Call) -> None:
     """Without a zero point, which would have it, the element type is an attribute."""
     default = "?u8" if call.operand(2) is None else ""
@@ -466,9 +446,6 @@ _QUANTIZED: Table = {
     "QLinearConv": f"nn.qlinear_conv ; {CONV} channels_last ; {QLINEAR_CONV}",
     "QLinearMatMul": "quant.qlinear_matmul ; ; buffer 1 2 4 5 6 7",
 }
-
-
-# -- lists of tensors, values that may be absent, and texts ------------------------------------------------------
 
 
 def _split_to_sequence(call: Call) -> None:
@@ -510,9 +487,6 @@ _LISTS: Table = {
 }
 
 TABLE: Table = {**_ELEMENTS, **_MAKING, **_MOVING, **_INDEXING, **_REDUCTION, **_LAYERS, **_QUANTIZED, **_LISTS}
-
-
-# -- control flow: nodes with regions that see the values around them --------------------------------------------------
 
 
 _SCAN_WITHOUT_BATCH = 9

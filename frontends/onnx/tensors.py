@@ -227,8 +227,6 @@ def _bad(name: str, message: str, hint: str = "the model file is damaged") -> Ex
     return refuse(BAD_TENSOR, message, f"tensor '{short(name)}'", hint)
 
 
-# -- external data ----------------------------------------------------------------------------------------------------------
-
 _KNOWN_KEYS = ("location", "offset", "length")
 
 

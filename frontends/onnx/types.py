@@ -105,8 +105,6 @@ def pack_field(values: Iterable[int | float], dtype: DType) -> bytes:
     return (codes & 0xFF).astype("<u1").tobytes()
 
 
-# -- attributes of nodes ----------------------------------------------------------------------------------------------------
-
 AttrValue: TypeAlias = (
     "int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | TensorProto | GraphProto"
     " | SparseTensorProto | TypeProto | tuple[TensorProto, ...] | tuple[GraphProto, ...] | None"
@@ -174,9 +172,6 @@ def _guess(attribute: AttributeProto) -> int:
         elif len(value):
             return _TYPES_BY_FIELD[field]
     return _INT
-
-
-# -- declared types ----------------------------------------------------------------------------------------------------
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")

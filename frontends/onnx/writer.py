@@ -323,8 +323,6 @@ class _Plan:
         self.new_weights: list[Value] = []
         self.opset = next((one.version for one in file.proto.opset_import if domain_of(one.domain) == STANDARD), 1)
 
-    # -- which nodes -------------------------------------------------------------------------------------------
-
     def make(self) -> None:
         """Plan the nodes in an order in which everything is made before it is used."""
         kept: dict[int, dict[Value, Value]] = {}
@@ -384,8 +382,6 @@ class _Plan:
                     todo.append(maker)
         return found
 
-    # -- names -------------------------------------------------------------------------------------------------
-
     def _name_results(self, made: Sequence[Node], gone: set[int], wanted: set[str]) -> None:
         """Names for what passes made: those of the model's results where they are that, else their own where nothing else has it."""
         free = self.free = {name for number in gone for name in self.file.proto.graph.node[number].output if name and name not in wanted}
@@ -429,8 +425,6 @@ class _Plan:
         if value not in self.name_of:
             return True
         return self.original.has_new_values(value) and self.name_of[value] in self.file.initializers and value not in self.weight_names
-
-    # -- items -------------------------------------------------------------------------------------------------
 
     def _kept_item(self, number: int, changes: Mapping[Value, Value]) -> _Item:
         """Return the file's own node, with other operands where these changed."""
@@ -699,8 +693,6 @@ class _Writer:
             if isinstance(size, int) and not dim.HasField("dim_value"):
                 dim.dim_value = size
         return bytes(changed.SerializeToString()) if changed != info else None
-
-    # -- weights -----------------------------------------------------------------------------------------------
 
     def _kept_initializer(self, tensor: onnx.TensorProto) -> tuple[bytes, int, tuple[int, int]]:
         """Return what is written of an initializer of the file before bytes that are copied, how many those are and where."""

@@ -15,7 +15,7 @@ from irscope.ir.dtypes import DType
 from irscope.ir.types import Shape, TensorType, Type, tensor
 from irscope.ops import layouts
 from irscope.ops.cost import FREE, Cost
-from irscope.ops.facts import OpRole
+from irscope.ops.facts import Factors, OpRole
 from irscope.ops.rules import dtype_attr, fixed, like_first, per_element
 from irscope.ops.spec import CostRule, Facts, Family, Infer, Known, OpCall, OpSpec, RuleError, numel, op, sizes
 
@@ -141,6 +141,7 @@ _PRODUCTS = (
         cost=_cost_dot,
         summary="Sum of products over any axes; results have the batch axes, then what is left of the first operand, then of the second.",
         roles=frozenset({OpRole.MATRIX_PRODUCT}),
+        factors=Factors(),
     ),
     op(
         f"nn.conv_general(Tensor x, Tensor w, *, int[] axes_x, int[] axes_w, int[] axes_y, {_WINDOW}, int groups=1, int batch_groups=1, "
@@ -325,6 +326,7 @@ _MOVES = (
         cost=lambda call: Cost(),
         evaluate=_evaluate_iota,
         summary="Numbers from zero on along one axis.",
+        roles=frozenset({OpRole.RANGE}),
     ),
     op(
         "tensor.pad_general(Tensor x, Tensor value, Dims low, Dims high, Dims between) -> Tensor",

@@ -250,6 +250,8 @@ class ModelInfo:
     """None for a file of weights without a graph."""
     parameters: int | None = None
     parameter_bytes: int | None = None
+    are_inputs: bool = False
+    """True where parameters are among the inputs, and nobody says which."""
     bind: Mapping[str, int] = field(default_factory=dict)
     short_names: Mapping[str, str] = field(default_factory=dict)
     """Short names of open symbols with unwieldy ones, which `--bind` takes too."""
@@ -284,7 +286,9 @@ class ModelInfo:
         facts = [
             self.format,
             "no graph" if self.nodes is None else f"{self.nodes:,} nodes{f', {self.changed}' if self.changed else ''}",
-            f"{sign if count is not None else ''}{humanise(count, Kind.COUNT)} parameters",
+            "parameters among the inputs"
+            if self.are_inputs
+            else f"{sign if count is not None else ''}{humanise(count, Kind.COUNT)} parameters",
         ]
         if size is not None or self.unsized or count is not None:
             facts.append(f"{sign if size is not None else ''}{humanise(size, Kind.BYTES)}")

@@ -179,7 +179,7 @@ def _pairs(node: Node, attention: Attention, types: Inferred) -> tuple[Dim, ...]
         if query is None or key is None or len(query) < 3 or len(key) < 3:
             return None
         return (*query[:-2], query[-2], key[-2])
-    softmax = next(node for node in attention.nodes if plays(node, OpRole.SOFTMAX))
+    softmax = next(node for node in reversed(attention.nodes) if plays(node, OpRole.SOFTMAX, OpRole.NAMED_OPERATION, OpRole.DIVIDE))
     return types.type_of(softmax.outputs[0]).shape
 
 

@@ -71,7 +71,7 @@ class Arch(Analysis[Kind]):
         costs = ctx.get(NodeCosts())
         nodes = [node for body in (graph, *ctx.program.functions.values()) for node in body.walk()]
         with WeightFiles(ctx.program.path) as files:
-            features = features_of(nodes, graph.inputs, graph.outputs, types, Triangles(files))
+            features = features_of(nodes, graph.inputs, graph.outputs, types, Triangles(files), bool(ctx.program.uncounted))
         work = Work.of(costs.by_node, features)
         return Kind(verdict_of(features, work), features, work, costs.counted, tuple(sorted(costs.unknown)))
 
@@ -316,11 +316,16 @@ class Features:
 
 
 def features_of(
-    nodes: Sequence[Node], inputs: Iterable[Value], outputs: Iterable[Value], types: Inferred, triangles: Triangles
+    nodes: Sequence[Node],
+    inputs: Iterable[Value],
+    outputs: Iterable[Value],
+    types: Inferred,
+    triangles: Triangles,
+    has_weights_among_inputs: bool = False,
 ) -> Features:
     """Look at every node once, and at what leads to and from those that stand out."""
     features = Features(attention=list(attentions(nodes, triangles)))
-    finder = _Finder(features, types, dict.fromkeys(inputs))
+    finder = _Finder(features, types, dict.fromkeys(inputs), has_weights_among_inputs)
     for node in chosen(nodes, _stands_out):
         finder.look(node)
     features.recurrent.extend(_repeated(features.products))
@@ -342,7 +347,8 @@ def _stands_out(spec: OpSpec) -> bool:
 
 
 class _Finder:
-    def __init__(self, features: Features, types: Inferred, inputs: dict[Value, None]) -> None:
+    def __init__(self, features: Features, types: Inferred, inputs: dict[Value, None], has_weights_among_inputs: bool) -> None:
+        self.has_weights_among_inputs = has_weights_among_inputs
         self.found = features
         self.types = types
         self.inputs = inputs
@@ -353,7 +359,9 @@ class _Finder:
             self.convolution(node)
         elif kind is Family.RECURRENT:
             found.recurrent.append(node)
-        elif weights_of(node):
+        elif weights_of(node) or (
+            self.has_weights_among_inputs and is_product(node) and any(source(one) in self.inputs for one in node.inputs)
+        ):
             found.products.append(node)
         elif (control := control_of(node)) is not None and control.repeats:
             self.loop(node)
@@ -397,7 +405,8 @@ class _Finder:
     def embedding(self, node: Node) -> None:
         """Rows of a weight, chosen by an input."""
         table, rows = (node.inputs[0], node.inputs[1]) if len(node.inputs) > 1 else (None, None)
-        if table is None or rows is None or not is_constant(table):
+        is_input = self.has_weights_among_inputs and source(table) in self.inputs
+        if table is None or rows is None or not (is_input or is_constant(table)):
             return
         shape = self.types.type_of(table).shape
         if shape is not None and len(shape) == 2 and any(source(value) in self.inputs for value in _reach(rows)):

@@ -11,8 +11,8 @@ from irscope.immutable import immutable
 from irscope.ir.graph import Node, Role, Value
 from irscope.ir.places import Literal, Payload
 from irscope.ir.types import TensorType
-from irscope.ops.facts import FusedAttention, OpRole
-from irscope.ops.registry import attention_of, factors_of, plays, spec_of
+from irscope.ops.facts import Control, FusedAttention, OpRole
+from irscope.ops.registry import attention_of, control_of, factors_of, plays, spec_of
 from irscope.ops.spec import Family, OpSpec
 from irscope.ops.values import from_bytes, numpy_dtype, static_shape
 from irscope.weights.source import Unreadable, WeightFiles
@@ -147,11 +147,21 @@ def ancestors(value: Value | None, limit: int, through: Callable[[Node], bool] =
     while pending and len(nodes) < limit:
         node = None if (waiting := pending.pop(0)) is None else waiting.node
         if node is None or node in nodes:
+            pending.extend(_given_to_loop(waiting))
             continue
         nodes[node] = None
         if through(node):
             pending.extend(node.inputs)
     return list(nodes)
+
+
+def _given_to_loop(value: Value | None) -> list[Value | None]:
+    """Return what the argument of a loop's body is at first."""
+    graph = None if value is None or value.role is not Role.ARGUMENT else value.declared_in
+    if value is None or graph is None or graph.owner is None or control_of(graph.owner) is not Control.LOOP:
+        return []
+    at = graph.inputs.index(value)
+    return [*graph.owner.inputs[at : at + 1]]
 
 
 # Whether a small constant is a causal mask: everything above its diagonal says one thing, nothing else says it.
@@ -209,7 +219,7 @@ class Triangles:
 _ARITHMETIC = (OpRole.ADD, OpRole.SUBTRACT, OpRole.MULTIPLY, OpRole.DIVIDE)
 _SCALES = (*_ARITHMETIC, OpRole.SELECT, OpRole.FILL, OpRole.LIMIT)
 """Roles of operators that may lie between scores and their softmax: scales, masks and limits."""
-_SOFTMAXES = frozenset({OpRole.SOFTMAX, OpRole.NAMED_OPERATION})
+_SOFTMAXES = frozenset({OpRole.SOFTMAX, OpRole.NAMED_OPERATION, OpRole.DIVIDE})
 _WEIGHS = (OpRole.MULTIPLY, OpRole.SELECT, OpRole.FILL)
 """Roles of operators that may lie between a softmax and the product with values, as dropout writes it."""
 _MASK_DEPTH = 400
@@ -252,21 +262,42 @@ def attentions(nodes: Iterable[Node], triangles: Triangles | None = None) -> Ite
             key = node.inputs[form.key if form.key < len(node.inputs) else form.query]
             yield Attention((node,), node.inputs[form.query], key, causal, why)
         else:
-            attention = _decomposed(node, triangles)
+            scores = _written_out(node) if plays(node, OpRole.DIVIDE) else node.inputs[0]
+            attention = None if scores is None else _decomposed(node, scores, triangles)
             if attention is not None:
                 yield attention
 
 
-def _decomposed(softmax: Node, triangles: Triangles) -> Attention | None:
+def _written_out(division: Node) -> Value | None:
+    """Return the scores of a softmax that is written out: exponentials over the sum of the same. None for scores of a product with an input
+    of the graph: where parameters are inputs, it weighs experts."""
+    exponential, total = (producer(operand) for operand in division.inputs[:2])
+    if exponential is None or total is None or not plays(exponential, OpRole.EXPONENTIAL) or family(total) is not Family.REDUCTION:
+        return None
+    if producer(total.inputs[0]) is not exponential:
+        return None
+    less = producer(exponential.inputs[0])
+    scores = exponential.inputs[0] if less is None or not plays(less, OpRole.SUBTRACT) else less.inputs[0]
+    product, _ = (None, None) if scores is None else back(scores, is_product, _scales)
+    factors = [] if product is None else [source(factor) for factor in _factors_of_product(product)]
+    weighed = [factor is not None and factor.role is Role.INPUT for factor in factors]
+    return None if any(weighed) and not all(weighed) else scores
+
+
+def _decomposed(softmax: Node, start: Value | None, triangles: Triangles) -> Attention | None:
     """Return the attention around a softmax: scores from a product of two activations before it, a product with a third behind it."""
-    scores, before = back(softmax.inputs[0], _mixes_activations, _scales)
+    scores, before = back(start, _mixes_activations, _scales)
     if scores is None:
         return None
     mixed, behind = _forward(softmax)
     if mixed is None:
         return None
     between = [node for node in before if node is not scores]
-    nodes = sorted({scores, softmax, mixed, *between, *behind}, key=lambda node: node.order)
+    # What a softmax is written out of lies between the scores and the division.
+    inside = (
+        [node for node in ancestors(softmax.inputs[1], _MASK_DEPTH) if node.order > scores.order] if plays(softmax, OpRole.DIVIDE) else []
+    )
+    nodes = sorted({scores, softmax, mixed, *between, *inside, *behind}, key=lambda node: node.order)
     query, key = _factors_of_product(scores)
     masks = [operand for node in between for operand in node.inputs if operand is not None]
     causal, why = _masks_future(masks, triangles)

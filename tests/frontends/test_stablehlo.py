@@ -195,9 +195,6 @@ def test_types_that_are_inferred_are_those_of_the_file() -> None:
         assert [value.type for value in model.graph.outputs] == [type_of(text) for text in declared.result_types]
 
 
-# -- memory, as XLA's CPU compiler says of it
-
-
 def planned(name: str) -> FusedPlan:
     return irscope.run(irscope.load(DATA / f"{name}.mlir.gz"), "xla-memory")["xla-memory"].value  # type: ignore[no-any-return]
 
@@ -400,6 +397,16 @@ def test_parameters_are_told_by_their_names_alone(names: list[str], count: int |
     assert ("parameters among the inputs" in shown) == (count is None)
     assert "inputs and parameters" in shown
     assert "0 B f32" not in shown
+    assert "parameters among the inputs" in model.info().facts()
+
+
+FAMILIES = {"gpt_forward": "decoder-only transformer", "gpt_scan": "decoder-only transformer", "mlp_grad": "multilayer perceptron"}
+
+
+@every("name", [*FAMILIES, "more/vit_forward"])
+def test_a_family_is_told_where_weights_are_inputs_and_a_softmax_is_written_out(name: str) -> None:
+    verdict = irscope.run(irscope.load(DATA / f"{name}.mlir.gz"), "arch")["arch"].value.verdict
+    assert verdict.family == FAMILIES.get(name, "encoder transformer")
 
 
 def test_remat_is_seen() -> None:
@@ -530,9 +537,6 @@ def test_what_is_not_known_is_named_and_never_free(tmp_path: Path) -> None:
     assert summary["temp_bytes"].note
 
 
-# -- the portable artifact, and the generic form
-
-
 @pytest.mark.parametrize("path", sorted([*DATA.glob("*.jaxexport"), *DATA.glob("*.generic.mlir.gz")]), ids=lambda path: path.name)
 def test_bytecode_and_the_generic_form_are_the_program_of_the_text(path: Path) -> None:
     graph, name = irscope.load(path).graph, path.name.partition(".")[0]
@@ -566,8 +570,6 @@ def test_bytecode_that_is_cut_or_changed_is_one_line_or_a_program() -> None:
         with reading("program", len(text)), contextlib.suppress(LoadError):
             build(read_module(text, "program"), "", DiagnosticSink(), "program")
 
-
-# -- functions of JAX
 
 FAKE = {  # what is asked of JAX, for where it is not installed
     "__init__.py": """
