@@ -30,7 +30,7 @@ from irscope.tui.memory.view import MemoryView
 from irscope.tui.memory.views import TITLES, AddressMap, Counters, Drawings, SizeStack, Verdict, View, Wanted, fit_text, most_lines
 from irscope.tui.memory.whatif import BeforeAfter, WhatIf, WhatIfs, tried_text
 from irscope.tui.rows import ReportTable, RowTexts, TableColumn, TableModel, word_pattern
-from irscope.tui.text import Line, Span, failure_lines, filled, note_lines
+from irscope.tui.text import Line, Span, failure_lines, filled, note_lines, wrap
 
 if TYPE_CHECKING:
     from irscope.passes.lifetimes.lives import LiveRange, Tenant
@@ -42,6 +42,8 @@ _MOST_SIZES, _FARTHER = 64, 5
 _MOST_REPLAYED = 2_000
 """Nodes of a model whose allocator is replayed at each of them."""
 _MOST_REASONS = 2000
+_STORED = {"parameters": "bytes", "buffers": "buffer_bytes", "constants": "constant_bytes"}
+"""Weights of a file without a graph, by the key of their bytes in the report of parameters."""
 _LEAST_CHART = 5
 """Rows of a chart below a line that says more than it: its mark, three of bars, and the axis."""
 _MOST_COUNTED = 20_000
@@ -685,9 +687,13 @@ class Memory(MemoryView):
     def _weights_text(self) -> str:
         """Say of a file without a graph what is known of its memory."""
         report = self.browse.results.params
-        size = report.summary.get("bytes") if report is not None else None
-        known = f": its weights take {humanise(size, Kind.BYTES)}" if isinstance(size, int) else ""
-        return f"the file has no graph, so memory over a run is unknown{known}"
+        sizes = {} if report is None else {word: report.summary.get(key) for word, key in _STORED.items()}
+        known = {word: size for word, size in sizes.items() if isinstance(size, int) and size}
+        parts = " + ".join(f"{humanise(size, Kind.BYTES)} {word}" for word, size in known.items()) if len(known) > 1 else ""
+        total = (
+            f": its weights take {humanise(sum(known.values()), Kind.BYTES)}{f' = {parts}' if parts else ''}; 3 lists them" if known else ""
+        )
+        return f"the file has no graph, so memory over a run is unknown{total}"
 
     def chart_lines(self, width: int, height: int) -> list[Line]:
         """Return the chart with its legend and the counters, or a word on why there is none."""
@@ -696,7 +702,7 @@ class Memory(MemoryView):
         if self.stack is None or not len(self.stack):
             if not self.browse.program.has_graph:
                 said = [] if self.verdict is None else self.verdict.lines(width, 3, self.symbols)
-                return filled([*said, *note_lines(self._weights_text(), 1)], height)
+                return filled([*said, *wrap((Span(self._weights_text(), "faint"),), width)], height)
             text = "computing" if self.found is None else "nothing to draw: the model has no steps"
             return note_lines(text, height)
         if self.after is not None:
