@@ -12,16 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
-from irscope.devices import Target, target_of
+from irscope.devices import DeviceProfile, Target, target_of
 from irscope.diagnostics import DiagnosticSink
 from irscope.frontends.eager import internals
 from irscope.immutable import immutable
 from irscope.passkit.settings import Settings
 
+_SHARED: Final = {(7, 0): 98304, (7, 5): 65536, (8, 0): 166912, (9, 0): 232448, (10, 0): 232448}
+"""Shared memory that a block can have at most, by capability (CUDA C++ Programming Guide); 99 KiB on the others."""
+_BUS: Final = 4096
+"""Bits of a memory bus, where the device's is not known."""
 _depth = 0
 
 
@@ -168,16 +172,42 @@ def card(target: Target) -> Iterator[None]:
             setattr(torch.cuda, name, function)
 
 
+def device_properties(device: DeviceProfile, total: int) -> Any:
+    """Return the answer of `torch.cuda.get_device_properties` for a device with `total` bytes."""
+    major, minor = capability = device.capability or (0, 0)
+    shared, clock, bandwidth = _SHARED.get(capability, 101376), device.max_clock or device.clock, device.bandwidth
+    return SimpleNamespace(
+        name=device.title,
+        major=major,
+        minor=minor,
+        total_memory=total,
+        multi_processor_count=device.multiprocessors or 0,
+        warp_size=32,
+        max_threads_per_multi_processor=device.threads_per_multiprocessor or 2048,
+        max_threads_per_block=1024,
+        regs_per_multiprocessor=65536,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=shared,
+        shared_memory_per_multiprocessor=shared + 1024,
+        L2_cache_size=device.l2_cache_bytes or 0,
+        clock_rate=0 if clock is None else round(clock.hi / 1000),
+        # Device files have the bandwidth, which programs compute of these two: twice the clock in kHz, times the width in bytes.
+        memory_bus_width=_BUS,
+        memory_clock_rate=0 if bandwidth is None else round(bandwidth.hi / (_BUS // 8) / 2 / 1000),
+        is_integrated=False,
+        is_multi_gpu_board=False,
+        pci_domain_id=0,
+        pci_bus_id=current.device,
+        pci_device_id=0,
+        uuid="00000000-0000-0000-0000-000000000000",
+        gcnArchName="",
+    )
+
+
 def _answers(target: Target) -> dict[str, Callable[..., Any]]:
     device = target.device
     capability = device.capability or (0, 0)
-    properties = SimpleNamespace(
-        name=device.title,
-        major=capability[0],
-        minor=capability[1],
-        total_memory=device.memory_bytes or 0,
-        multi_processor_count=device.multiprocessors or 0,
-    )
+    properties = device_properties(device, device.memory_bytes or 0)
     return {
         "current_device": lambda: 0,
         "device_count": lambda: 1,

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
-from irscope.frontends.eager.pretend import current, queue
+from irscope.frontends.eager.pretend import current, device_properties, queue
 from irscope.frontends.simulation.machine import Machine, Piece
 from irscope.memory.caching.allocator import MemPool
 from irscope.memory.caching.device import Event as Moment
@@ -29,8 +29,6 @@ _POOL: Final = 32
 _FIRST_HANDLE: Final = 0x5000
 NCCL: Final = 2 << 32 | 29 << 16 | 7
 """The version that comes with torch 2.13."""
-_SHARED: Final = {(7, 0): 98304, (7, 5): 65536, (8, 0): 166912, (9, 0): 232448, (10, 0): 232448}
-"""Shared memory that a block can have at most, by capability (CUDA C++ Programming Guide); 99 KiB on the others."""
 
 
 def device_count() -> int:
@@ -173,29 +171,7 @@ class Device:
     @property
     def properties(self) -> Any:
         """`torch.cuda.get_device_properties`."""
-        device = self.machine.target.device
-        return SimpleNamespace(
-            name=device.title,
-            major=self.capability[0],
-            minor=self.capability[1],
-            total_memory=self.machine.total,
-            multi_processor_count=device.multiprocessors or 0,
-            warp_size=32,
-            max_threads_per_multi_processor=device.threads_per_multiprocessor or 2048,
-            regs_per_multiprocessor=65536,
-            shared_memory_per_block=49152,
-            is_integrated=False,
-            is_multi_gpu_board=False,
-            L2_cache_size=device.l2_cache_bytes or 0,
-            shared_memory_per_block_optin=_SHARED.get(self.capability, 101376),
-            shared_memory_per_multiprocessor=_SHARED.get(self.capability, 101376) + 1024,
-            pci_domain_id=0,
-            pci_bus_id=current.device,
-            pci_device_id=0,
-            max_threads_per_block=1024,
-            uuid="00000000-0000-0000-0000-000000000000",
-            gcnArchName="",
-        )
+        return device_properties(self.machine.target.device, self.machine.total)
 
     def c_getDeviceCount(self) -> int:
         return device_count()

@@ -110,11 +110,20 @@ class Management:
             found = self._state()
             return [SimpleNamespace(pid=found["pid"], usedGpuMemory=found["used"])] if handle == found["played"] and found["used"] else []
 
+        figures = self._machine.target.device
+        power, clock = figures.power, figures.max_clock or figures.clock
+        measured: dict[str, Callable[..., Any]] = {}
+        if power is not None:  # at full load: the device's limit, and the milliwatts that it draws as far as anybody knows
+            limits = ("PowerUsage", "EnforcedPowerLimit", "PowerManagementLimit", "PowerManagementDefaultLimit")
+            measured |= {f"nvmlDeviceGet{name}": lambda handle: round(power.hi * 1000) for name in limits}
+        if clock is not None:
+            measured |= {f"nvmlDeviceGet{name}": lambda handle, kind: round(clock.hi / 1e6) for name in ("ClockInfo", "MaxClockInfo")}
+
         def by_uuid(text: Any) -> int:
             name = text.decode() if isinstance(text, bytes) else str(text)
             return next(index for index in range(self._state()["count"]) if smi.uuid(index) == name)
 
-        return {
+        return measured | {
             "nvmlInit": _nothing,
             "nvmlInitWithFlags": _nothing,
             "nvmlShutdown": _nothing,
@@ -130,6 +139,7 @@ class Management:
             "nvmlDeviceGetUUID": smi.uuid,
             "nvmlDeviceGetMemoryInfo": memory,
             "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=0, memory=0),
+            "nvmlDeviceGetTemperature": lambda handle, sensor: 0,
             "nvmlDeviceGetCudaComputeCapability": lambda handle: self._state()["capability"],
             "nvmlDeviceGetComputeRunningProcesses": processes,
             "nvmlDeviceGetGraphicsRunningProcesses": lambda handle: [],

@@ -190,6 +190,7 @@ NOTHING: Final = frozenset(
         "random_.from",
         "random_.to",
         "random_",
+        "_weight_norm_interface_backward",
     )
 )
 """Kernels that take nothing beside their results."""

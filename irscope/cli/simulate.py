@@ -350,18 +350,19 @@ def _write_on(done: processes.Ended) -> int:
 
 @contextlib.contextmanager
 def _own_output(apart: bool) -> Iterator[None]:
-    """Redirect standard output of the program to standard error where the answer is a document."""
-    if not apart:
-        yield
-        sys.stdout.flush()
-        return
+    """Keep the streams for the answer, whatever the program puts in their place, as programs do that log what they print; its standard
+    output is redirected to standard error where the answer is a document."""
     sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
+    streams, kept = (sys.stdout, sys.stderr), os.dup(1)
+    if apart:
+        os.dup2(2, 1)
     try:
         yield
     finally:
-        sys.stdout.flush()
+        for stream in (sys.stdout, *streams):
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # of the program's own, or closed
+                stream.flush()
+        sys.stdout, sys.stderr = streams
         os.dup2(kept, 1)
         os.close(kept)
 

@@ -105,8 +105,10 @@ def test_out_of_memory_comes_at_its_line_with_torch_s_message(tmp_path: Path) ->
 
 def test_the_program_may_catch_it(tmp_path: Path) -> None:
     text = "import torch\ntry:\n    torch.empty(1 << 40, device='cuda')\nexcept torch.OutOfMemoryError:\n    print('caught')\n"
+    text += "import sys, types\nlog = types.SimpleNamespace(write=sys.stdout.write, flush=sys.stdout.flush)\n"
+    text += "sys.stdout = sys.stderr = log\nprint('logged')"
     done = simulate(tmp_path, text)
-    assert done.returncode == 0 and done.stdout.startswith("caught\n")
+    assert done.returncode == 0 and done.stdout.startswith("caught\nlogged\n") and "Traceback" not in done.stderr
 
 
 SAVES = """

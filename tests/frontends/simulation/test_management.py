@@ -60,6 +60,8 @@ used = int(os.popen(query).read())
 free, total = torch.cuda.mem_get_info()
 pynvml.nvmlInit()
 memory = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0))
+card = torch.cuda.get_device_properties(0)
+print(pynvml.nvmlDeviceGetPowerUsage(0), 2 * card.memory_clock_rate * card.memory_bus_width // 8e6, card.clock_rate)
 print(before.strip(), used == (total - free) >> 20, (memory.used, memory.total) == (total - free, total))
 try:
     pynvml.nvmlDeviceGetFanSpeed(0)
@@ -71,7 +73,7 @@ class NVMLError(Exception):
     pass
 def nvmlInit():
     raise NVMLError("there is no libnvidia-ml.so")
-nvmlDeviceGetHandleByIndex = nvmlDeviceGetMemoryInfo = nvmlDeviceGetFanSpeed = lambda *args: nvmlInit()
+nvmlDeviceGetPowerUsage = nvmlDeviceGetHandleByIndex = nvmlDeviceGetMemoryInfo = nvmlDeviceGetFanSpeed = lambda *args: nvmlInit()
 """
 
 
@@ -80,4 +82,4 @@ def test_programs_ask_for_what_is_used_now(tmp_path: Path) -> None:
     (tmp_path / "pynvml.py").write_text(PYNVML)
     done = simulate(tmp_path, PROGRAM, "--device", "h100")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[:2] == ["0 True True", "refused 3"]
+    assert done.stdout.splitlines()[:3] == ["700000 3352.0 1980000", "0 True True", "refused 3"]
