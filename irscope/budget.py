@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import ClassVar, Final
 
@@ -28,6 +28,8 @@ BYTES_PER_FILE_BYTE: Final = 10
 FOLDER_SECONDS: Final = 40.0
 """CPU seconds for a model that an installed package makes of a folder's configuration and that runs without data."""
 FOLDER_BYTES: Final = 3_000_000_000
+FEWER_LAYERS: Final = "correct its number of layers, or set it: {num_hidden_layers=32}"
+_MORE: Final = "--budget 60s,4GB allows more"
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 BETWEEN_LOOKS: Final = 20_000
 """Units of work, each about a microsecond, between two looks at the clock and at memory."""
@@ -50,8 +52,9 @@ class OverBudget(LoadError):
 class Budget:
     """The rest of an allowance for one load."""
 
-    def __init__(self, where: str, file_bytes: int, allowance: Allowance) -> None:
+    def __init__(self, where: str, file_bytes: int, allowance: Allowance, hint: str) -> None:
         self._where = where
+        self._hint = hint
         self._seconds = DEFAULT_SECONDS if allowance.seconds is None else allowance.seconds
         self._grows = allowance.seconds is None
         self._bytes = DEFAULT_BYTES + BYTES_PER_FILE_BYTE * file_bytes if allowance.bytes is None else allowance.bytes
@@ -91,8 +94,7 @@ class Budget:
         return time.thread_time() - self._started, resident_bytes() - self._resident
 
     def _over(self, how_much: str, what: str) -> OverBudget:
-        hint = "the file is damaged or hostile; if you know where it comes from, --budget 60s,4GB allows more"
-        return OverBudget(f"reading it {how_much}: {what}", where=self._where, hint=hint)
+        return OverBudget(f"reading it {how_much}: {what}", where=self._where, hint=self._hint)
 
 
 _BUDGET: ContextVar[Budget | None] = ContextVar("irscope budget", default=None)
@@ -119,14 +121,25 @@ def stage(what: str) -> None:
 
 
 @contextmanager
-def reading(where: str, file_bytes: int, allowance: Allowance | None = None) -> Iterator[Budget]:
+def reading(where: str, file_bytes: int, allowance: Allowance | None = None, hint: str = "") -> Iterator[Budget]:
     """Put a budget in force for what is read in the block."""
-    made = Budget(where, file_bytes, allowance or Allowance())
+    hint = hint or f"the file is damaged or hostile; if you know where it comes from, {_MORE}"
+    made = Budget(where, file_bytes, allowance or Allowance(), hint)
     token = _BUDGET.set(made)
     try:
         yield made
     finally:
         _BUDGET.reset(token)
+
+
+def making(folder: str, allowance: Allowance | None = None) -> AbstractContextManager[object]:
+    """Put a budget in force, where none is, for a model that a folder's configuration describes; only with an allowance an option raises
+    it."""
+    if _BUDGET.get() is not None or not os.path.isdir(folder):
+        return nullcontext()
+    given = allowance or Allowance()
+    hint = FEWER_LAYERS if allowance is None else f"{FEWER_LAYERS}; {_MORE}"
+    return reading(folder, 0, Allowance(given.seconds or FOLDER_SECONDS, given.bytes or FOLDER_BYTES), hint)
 
 
 def admit(structure_bytes: int) -> None:

@@ -6,13 +6,14 @@ turn an answer into the loss of another file. So content is written under a rand
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, TextIO
+from typing import BinaryIO, ClassVar, TextIO
 
 from irscope.errors import OutputError
 
@@ -28,12 +29,27 @@ _RANDOM = 8
 """Characters that tempfile puts into a name."""
 
 
+def open_regular(path: Path, most: int = sys.maxsize) -> BinaryIO:
+    """Open a file to read it. OSError where it is none, as a pipe would wait for a writer and a device has no end, or has more bytes."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= most:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    reason = f"it has more than {most >> 20} MiB" if stat.S_ISREG(status.st_mode) else "it is not a regular file"
+    raise OSError(errno.EINVAL, reason, str(path))
+
+
+def read_regular(path: Path, most: int = 64 << 20) -> bytes:
+    """Return what a file holds. OSError as above."""
+    with open_regular(path, most) as stream:
+        return stream.read(most)
+
+
 def is_recording(path: Path) -> bool:
     """Return whether a file begins as a recording does, of whatever version."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             start = stream.read(4096)
     except OSError:
         return False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from irscope import diskcache
 from irscope._version import __version__
-from irscope.budget import FOLDER_BYTES, FOLDER_SECONDS, Allowance, reading, telling
+from irscope.budget import Allowance, making, reading, telling
 from irscope.devices.catalogue import DEFAULT_DEVICE, default_torch, find_device
 from irscope.devices.profile import DeviceProfile
 from irscope.devices.releases import ort_release
@@ -293,9 +293,7 @@ def _budget_of(path: Path, options: LoadOptions) -> AbstractContextManager[objec
     """Return the budget for reading a file or what is made of a folder's configuration; what a user names or writes may take its time."""
     try:
         if is_name(str(path)):
-            given = options.allowance or Allowance()
-            allowed = Allowance(given.seconds or FOLDER_SECONDS, given.bytes or FOLDER_BYTES)
-            return reading(str(path), 0, allowed) if Path(parse_name(str(path)).model).is_dir() else nullcontext()
+            return making(parse_name(str(path)).model, options.allowance or Allowance())
         return reading(str(path), path.stat().st_size, options.allowance)
     except (OSError, ValueError):  # the reader says what is wrong with it
         return nullcontext()

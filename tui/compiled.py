@@ -17,6 +17,7 @@ from irscope.report.report import Report
 from irscope.report.table import Column, Table
 from irscope.report.units import Kind, humanise
 from irscope.report.values import Provenance
+from irscope.tools.compare.memory import short_line
 from irscope.tui.amounts import amount
 from irscope.tui.analyses import result_of
 from irscope.tui.charts import Beside, Floats
@@ -241,7 +242,7 @@ class CompiledView:
                 grows=True,
                 role="name",
             ),
-            TableColumn("line", 16, lambda row: clean(_short(eager[row].line)), rank=3),
+            TableColumn("line", 16, lambda row: clean(short_line(eager[row].line)), rank=3),
             TableColumn(
                 "moves",
                 11,
@@ -332,11 +333,6 @@ class CompiledView:
             Column("lines"),
         ]
         return Table.of(rows, columns=columns, title="kernels, and the nodes of eager whose work they do")
-
-
-def _short(line: str) -> str:
-    """Return a place with the name of its file alone."""
-    return line.replace("\\", "/").rpartition("/")[2]
 
 
 def _numbers(values: Sequence[float | None]) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from irscope.budget import Allowance, reading, spend
 from irscope.errors import LoadError
+from irscope.files import open_regular
 from irscope.frontends.files.snapshotstream import Columns, Frame, KnownStack, NoSnapshot, Rows, frame_of, read_columns
 from irscope.immutable import immutable
 
@@ -123,9 +123,7 @@ def line_of(frames: Sequence[Frame]) -> str:
 def is_snapshot(path: Path) -> bool:
     """Return whether a file begins as a snapshot does: a pickle of a dictionary with `segments`."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return False
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             start = stream.read(_START)
     except OSError:
         return False
@@ -136,14 +134,10 @@ def read_snapshot(path: Path, allowance: Allowance | None = None) -> Snapshot:
     """Read one. LoadError for what is none."""
     where = str(path)
     try:
-        with path.open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise LoadError("is not a regular file", code="IRS663", where=where)
-            if status.st_size > _MOST:
-                raise LoadError(f"has more than {_MOST} bytes", code="IRS663", where=where)
-            with reading(where, status.st_size, allowance) as budget:
-                budget.admit(status.st_size)
+        with open_regular(path, _MOST) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            with reading(where, size, allowance) as budget:
+                budget.admit(size)
                 return _Reader(where).read(*read_columns(stream))
     except OSError as error:
         raise LoadError(f"cannot be opened: {error.strerror}", code="IRS663", where=where) from error

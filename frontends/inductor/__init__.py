@@ -7,6 +7,7 @@ from pathlib import Path
 from irscope.budget import admit
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
+from irscope.files import read_regular
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.inductor.wrapper import MOST_BYTES, Beside, Wrapper, places_of
 from irscope.ir.graph import paused_gc
@@ -35,9 +36,7 @@ def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
 
 def _text_of(path: Path) -> str:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise LoadError(f"code of more than {MOST_BYTES >> 20} MiB is not read", code="IRS128", where=str(path))
-        return path.read_text(encoding="utf-8")
+        return read_regular(path, MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise LoadError(f"cannot read the file: {error.strerror}", code="IRS128", where=str(path)) from None
     except UnicodeDecodeError as error:

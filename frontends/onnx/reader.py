@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from dataclasses import field
 from pathlib import Path
@@ -20,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from irscope.budget import admit
 from irscope.errors import LoadError
+from irscope.files import open_regular
 from irscope.frontends.onnx.protos import ModelProto
 from irscope.immutable import mutable
 
@@ -82,20 +82,16 @@ def read_file(path: Path) -> ModelFile:
     where = str(path)
     absolute = Path(os.path.abspath(path))
     try:
-        descriptor = os.open(absolute, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        stream = open_regular(absolute)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise refuse(UNREADABLE, f"cannot open the file: {reason}", where) from None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise refuse(UNREADABLE, "not a regular file", where, "give the path of an .onnx file")
-        if status.st_size == 0:
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size == 0:
             raise refuse(UNREADABLE, "the file is empty", where, "download or export the model again")
-        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as mapped:
-            return parse(mapped if status.st_size >= _MAPPED_FROM else mapped.read(), where, absolute)
-    finally:
-        os.close(descriptor)
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            return parse(mapped if size >= _MAPPED_FROM else mapped.read(), where, absolute)
 
 
 def parse(buffer: Buffer, where: str = "model", path: Path | None = None) -> ModelFile:

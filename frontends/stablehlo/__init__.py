@@ -13,6 +13,7 @@ from typing import Final, Literal
 from irscope.budget import admit, claim, spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import LoadError
+from irscope.files import read_regular
 from irscope.frontends.base import LoadOptions
 from irscope.frontends.stablehlo import control, operators  # noqa: F401  # they fill the table of rules
 from irscope.frontends.stablehlo.bytecode import MAGIC, read_bytecode
@@ -40,13 +41,14 @@ _USE: Final = re.compile(r"\s+(\S+?)(?:\{[\d,]*\})?, operand \d+")
 _MADE: Final = re.compile(r" from instruction: %?\S+ = (?:\(.*?\)|\S+) ([a-z][a-z\d-]*)\(")
 _NAME: Final = re.compile(r'op_name="([^"]*)"')
 _SHAPE: Final = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
+_MOST_BYTES: Final = 2 << 30
 _ELEMENTS: Final = {"pred": "i1", "c64": "complex<f32>", "c128": "complex<f64>"}
 
 
 def load(path: Path, options: LoadOptions, sink: DiagnosticSink) -> Program:
     """Return the program in a file of StableHLO; constants of any size stay as they are."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path, _MOST_BYTES)
     except OSError as error:
         raise LoadError(f"cannot read the file: {error.strerror}", code="IRS100", where=str(path)) from None
     with paused_gc():
@@ -129,7 +131,7 @@ def _load_account(path: Path, sink: DiagnosticSink) -> Program:
 def _read_beside(path: Path, suffix: str, why: str) -> str:
     wanted = path.with_name(path.name.removesuffix(_SUFFIX) + suffix)
     try:
-        data = wanted.read_bytes()
+        data = read_regular(wanted, _MOST_BYTES)
     except OSError as error:
         raise LoadError(
             f"cannot read {wanted.name}, which belongs to it: {error.strerror}", code="IRS100", where=str(path), hint=why

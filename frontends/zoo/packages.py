@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from irscope.budget import OverBudget, spend
+from irscope.budget import FEWER_LAYERS, OverBudget, making, spend
 from irscope.diagnostics import DiagnosticSink
 from irscope.errors import IrscopeError, LoadError, UsageError
 from irscope.frontends.files.folders import ADAPTER, Adapter, Tensors, own_code, read_adapter, read_folder
@@ -365,11 +365,12 @@ def counted_modules(model: str) -> Iterator[None]:
         spend(100, "making its modules")
         if next(count) >= _MOST_MODULES:
             message = f"its configuration asks for more than {_MOST_MODULES:,} modules"
-            raise OverBudget(message, where=model, hint="correct its number of layers, or set it: {num_hidden_layers=32}")
+            raise OverBudget(message, where=model, hint=FEWER_LAYERS)
 
     hook = register_module_module_registration_hook(registered)  # type: ignore[no-untyped-call, unused-ignore]  # torch's own
     try:
-        yield
+        with making(model):
+            yield
     finally:
         hook.remove()
 

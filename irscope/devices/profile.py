@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 
 from irscope.amounts import BYTES, FLOPS, SECONDS
 from irscope.errors import UsageError
+from irscope.files import read_regular
 from irscope.immutable import immutable
 from irscope.jsoncodec import Misfit, decode, loads
 
@@ -259,10 +260,7 @@ class DeviceJson:
 def read_profile(path: Path) -> DeviceProfile:
     """Return the device that a file describes. Raises UsageError naming the field that does not fit."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise UsageError("a device file has at most 1 MiB", code="IRS421", where=str(path))
+        content = read_regular(path, MAX_BYTES)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", code="IRS421", where=str(path)) from error
     return parse_profile(content, str(path))

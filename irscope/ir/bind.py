@@ -394,11 +394,6 @@ def open_input_option(inputs: Iterable[Value], name: str) -> str:
     return ""
 
 
-def lacks_shape(type_: Type) -> bool:
-    """Return whether nothing is known of a tensor's sizes, not even how many there are."""
-    return isinstance(type_, TensorType) and type_.shape is None
-
-
 def typed(options: str) -> str:
     """Options or a command as hints hold them, so that people and programs see where they begin and end."""
     return f"`{options}`"

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 from irscope._version import __version__
 from irscope.diagnostics import Diagnostic, DiagnosticSink
 from irscope.errors import Cancelled, IrscopeError, LoadError, PassError, UsageError
-from irscope.files import private_file
+from irscope.files import private_file, read_regular
 from irscope.immutable import immutable, mutable
 from irscope.ir.graph import Facet
 from irscope.ir.printer import print_program
@@ -61,7 +61,7 @@ def write_reproducer(text: str, pipeline: str, error: BaseException) -> Path | N
 def read_reproducer(path: Path) -> Reproducer:
     """Return the pipeline and graph text of a reproducer file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise LoadError(f"cannot read the reproducer: {error}", where=str(path)) from None
     match = _RUN_LINE.search(text)

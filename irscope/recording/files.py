@@ -6,8 +6,6 @@ Written line by line, so that what a failing run has told so far is there; read 
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Never, TextIO, TypeVar
 
 from irscope.errors import LoadError
-from irscope.files import as_output_error, open_fresh, write_text
+from irscope.files import as_output_error, open_fresh, open_regular, write_text
 from irscope.jsoncodec import Misfit, decode, encode, loads
 from irscope.recording.records import (
     LINES,
@@ -59,18 +57,10 @@ def read_recording(path: Path) -> Recording:
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        stream = path.open("rb")
+        return open_regular(path, MAX_FILE)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LoadError(f"cannot be opened: {reason}", code="IRS474", where=str(path)) from error
-    status = os.fstat(stream.fileno())
-    problem = "is not a regular file" if not stat.S_ISREG(status.st_mode) else ""
-    if status.st_size > MAX_FILE:
-        problem = f"has {status.st_size} bytes, and no recording has more than {MAX_FILE}"
-    if problem:
-        stream.close()
-        raise LoadError(problem, code="IRS474", where=str(path))
-    return stream
 
 
 @dataclass

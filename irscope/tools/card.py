@@ -21,11 +21,11 @@ from irscope.errors import Cancelled, IrscopeError, LoadError, UsageError
 from irscope.frontends.files.folders import usual_lengths
 from irscope.frontends.zoo.names import is_name
 from irscope.immutable import immutable
-from irscope.ir.bind import bind_option, input_option, lacks_shape, open_input_option, possible_sizes, symbol_named
+from irscope.ir.bind import bind_option, input_option, open_input_option, possible_sizes, symbol_named
 from irscope.ir.dims import Dim, SymDim, total_of
 from irscope.ir.graph import Node, Value
 from irscope.ir.places import FileRegion
-from irscope.ir.program import GENERATES, LIVE, TRAINS, Program, Runtime
+from irscope.ir.program import GENERATES, LIVE, TRAINS, Program, Runtime, is_unstated
 from irscope.ir.spelling import typed_input
 from irscope.ir.types import TensorType
 from irscope.memory.run import ROUNDING
@@ -411,7 +411,7 @@ class _Maker:
     def _why_unknown(self) -> str:
         if self._open:
             return f"sizes depend on {', '.join(map(str, self._open))}"
-        lacking = [value for value in self.program.graph.inputs if value.name and lacks_shape(value.type)]
+        lacking = [value for value in self.program.graph.inputs if value.name and is_unstated(value.type)]
         if lacking:
             return f"the file does not say the shape of {lacking[0].name}"
         return "some tensors have no known size"
@@ -636,7 +636,7 @@ class _Maker:
         if self._is_live:
             return ()
         options = self._options({size.symbol: size.size for size in self.sizes if size.is_open})
-        lacking = " ".join(input_option(value) for value in self.program.graph.inputs if value.name and lacks_shape(value.type))
+        lacking = " ".join(input_option(value) for value in self.program.graph.inputs if value.name and is_unstated(value.type))
         first = Command(_command("run", options, "--passes advise", self._path), "what could be better, with evidence")
         if GENERATES in self.program.metadata:
             return (

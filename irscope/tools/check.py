@@ -25,7 +25,7 @@ from irscope.amounts import BYTES, COUNT, FLOPS, JOULES, NUMBER, SECONDS, SHARE,
 from irscope.devices.catalogue import DEFAULT_DEVICE, find_device
 from irscope.diagnostics import Diagnostic, Severity, few
 from irscope.errors import Cancelled, IrscopeError, UsageError
-from irscope.files import write_text
+from irscope.files import read_regular, write_text
 from irscope.frontends.base import SOLE, LoadOptions
 from irscope.frontends.zoo.names import is_name, is_script
 from irscope.immutable import immutable
@@ -206,7 +206,7 @@ def read_plan(path: Path) -> Plan:
         hint = f'list it in {FILE}: models = ["{path.name}"]'
         raise UsageError("is no .toml file, which lists models and their budgets", code="IRS680", where=str(path), hint=hint)
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path).decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", code="IRS680", where=str(path)) from error
     except UnicodeDecodeError as error:
@@ -408,7 +408,7 @@ def read_baseline(path: Path, name: str) -> Baseline | None:
     """Return the baseline; None where there is none yet. Raises UsageError for what is none, or of another schema."""
     hint = "`irscope check --update` writes it again"
     try:
-        content = loads(path.read_bytes())
+        content = loads(read_regular(path))
     except FileNotFoundError:
         return None
     except OSError as error:

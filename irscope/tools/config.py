@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from irscope.devices import DeviceProfile, find_device
 from irscope.devices.catalogue import DEFAULT_DEVICE, DEFAULT_PROCESSOR, parted, with_memory
 from irscope.errors import UsageError
-from irscope.files import as_output_error, config_folder, make_folder, write_text
+from irscope.files import as_output_error, config_folder, make_folder, read_regular, write_text
 from irscope.immutable import immutable
 from irscope.ir.program import Program, Runtime
 from irscope.jsoncodec import Misfit, loads
@@ -40,7 +40,7 @@ def read_config() -> dict[str, str]:
     """Return what was set. Raises UsageError, with the file's name, where it cannot be read."""
     path = config_file()
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:

@@ -280,11 +280,8 @@ class Values:
 
     def is_reshaped(self, value: Value | None) -> bool:
         """Return whether a value is another one under other sizes. A matrix whose axes change places is one that a product makes so."""
-        shapes = (
-            [type_.shape for type_ in map(self.types.type_of, (value, self.root(value))) if isinstance(type_, TensorType)]
-            if value is not None
-            else []
-        )
+        types = () if value is None else map(self.types.type_of, (value, self.root(value)))
+        shapes = [type_.shape for type_ in types if isinstance(type_, TensorType)]
         return len(shapes) == 2 and shapes[0] != shapes[1] and (len(shapes[0] or ()) != 2 or shapes[0] != (shapes[1] or ())[::-1])
 
     def flattens(self, user: Node | None, value: Value) -> bool:

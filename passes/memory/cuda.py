@@ -13,9 +13,9 @@ from irscope.devices import DeviceProfile, Target, target_of
 from irscope.devices.catalogue import all_devices
 from irscope.diagnostics import Diagnostic, Severity
 from irscope.immutable import immutable, mutable
-from irscope.ir.bind import bind_option, input_option, lacks_shape, possible_sizes, typed
+from irscope.ir.bind import bind_option, input_option, possible_sizes, typed
 from irscope.ir.graph import Facet, Graph, Node, Value, paused_gc
-from irscope.ir.program import Runtime
+from irscope.ir.program import Runtime, is_unstated
 from irscope.memory.caching import BOUNDLESS, CachingAllocator, OutOfMemory
 from irscope.memory.run import CATEGORIES, RESIDENT, ROUNDED, ROUNDING, Moments, moments, shown_size
 from irscope.memory.tape import ACTIVATION, OUTPUT, REPORTED, Counter, DeviceRun, End, Replayed, Tape, Unbounded
@@ -268,7 +268,7 @@ class CudaMemory(Analysis[DeviceMemory]):
         load = loaded(graph)
         if load is None:
             result.reason = "the size of a parameter or an input is not known"
-            result.fix = " ".join(input_option(value) for value in graph.inputs if value.name and lacks_shape(value.type))
+            result.fix = " ".join(input_option(value) for value in graph.inputs if value.name and is_unstated(value.type))
             return
         basis = result.basis = Basis(load, lifetimes, ctx.get(Alias()), ctx.get(Shapes))
         result.other_lives = [

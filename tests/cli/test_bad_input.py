@@ -187,9 +187,11 @@ def test_an_existing_output_survives_a_failing_pass(model: Path, capsys: pytest.
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    os.mkfifo(tmp_path / "pipe.onnx")
-    assert main(["run", str(tmp_path / "pipe.onnx")]) == 3
+@pytest.mark.parametrize("words", ["run PIPE", "explain PIPE", "compare MODEL PIPE", "repro PIPE", "check PIPE", "run --device PIPE MODEL"])
+def test_a_pipe_is_refused_at_once(words: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    assert main(words.replace("PIPE", str(pipe)).replace("MODEL", str(model)).split()) in (2, 3)
     assert "not a regular file" in capsys.readouterr().err
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from irscope._version import __version__
 from irscope.errors import LoadError, OutputError, UsageError
-from irscope.files import as_output_error, make_folder, staged, write_text
+from irscope.files import as_output_error, make_folder, read_regular, staged, write_text
 from irscope.immutable import immutable
 from irscope.report.figures import FIGURES
 from irscope.report.printable import well_formed
@@ -104,7 +104,7 @@ class Dataset:
     def _about(self) -> Mapping[str, Any]:
         path = self.folder / "audit.json"
         try:
-            found = json.loads(path.read_bytes())
+            found = json.loads(read_regular(path))
         except FileNotFoundError:
             if self._writable and (
                 not self.folder.exists() or (self.folder.is_dir() and {path.name for path in self.folder.iterdir()} <= _BEGUN)

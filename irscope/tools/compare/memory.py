@@ -263,7 +263,7 @@ class MemoryComparison:
 
     def _asked(self) -> Iterator[Table]:
         """Yield, by place in the program, what was requested in all, where the two differ."""
-        for title, of in (("line", lambda one: _short_line(one.line)), ("module", lambda one: one.module)):
+        for title, of in (("line", lambda one: short_line(one.line)), ("module", lambda one: one.module)):
             sums: dict[str, list[int]] = {}
             for at, side in enumerate(self.sides):
                 for one, _ in side:
@@ -327,6 +327,6 @@ def _place(one: Request | None) -> str:
     return "" if one is None else " ".join(part for part in (one.what, one.module, one.line and f"at {one.line}") if part)
 
 
-def _short_line(line: str) -> str:
+def short_line(line: str) -> str:
     """File and line without the folder, which two machines need not share."""
     return line.replace("\\", "/").rpartition("/")[2]

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from irscope.devices.catalogue import find_device
 from irscope.errors import LoadError
+from irscope.files import read_regular
 from irscope.immutable import immutable
 from irscope.ops.facts import OpRole
 from irscope.passes.training.activations import StepTimes
@@ -136,8 +137,8 @@ def is_simulation(path: Path) -> bool:
 def side_of_document(path: Path) -> TrainingSide:
     """Return what `irscope simulate --format json` wrote; LoadError where that is not whole."""
     try:
-        return _side_of_document(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        return _side_of_document(json.loads(read_regular(path, 1 << 30)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         said = f"it is not a whole document of irscope simulate ({type(error).__name__}: {error})"
         raise LoadError(said, code="IRS662", where=str(path), hint="`irscope simulate --format json SCRIPT` writes one") from None
 

@@ -95,6 +95,33 @@ def test_a_configuration_that_the_package_stumbles_over_is_the_folders_fault(cha
         _made(write_llama(tmp_path / "a", **changed))
 
 
+GENERATING = ["generate", "--device", "h100", "--prompt", "8", "--new", "2"]
+MODULES, SECONDS, BYTES = "irscope.frontends.zoo.packages._MOST_MODULES", "irscope.budget.FOLDER_SECONDS", "irscope.budget.FOLDER_BYTES"
+
+
+@pytest.mark.parametrize("command", [["run"], GENERATING])
+@pytest.mark.parametrize(
+    ("limit", "most", "said"), [(MODULES, 10, "than 10 modules"), (SECONDS, 0.0, "than 0 CPU s"), (BYTES, -1, " MB: ")]
+)
+def test_a_configuration_beyond_a_limit_is_one_line(
+    command: list[str],
+    limit: str,
+    most: float,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("irscope.budget.BETWEEN_LOOKS", 0)
+    monkeypatch.setattr(limit, most)
+    folder = str(write_llama(tmp_path / "a"))
+    assert main([*command, folder]) == 3
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert said in line and "IRS106" in line and "{num_hidden_layers=32}" in line and "the file" not in line
+    if command == ["run"] and limit is not MODULES:
+        assert "--budget 60s,4GB" in line and main([*command, "--budget", "60s,4GB", folder]) == 0
+
+
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose code leaves a file behind when it runs."""
