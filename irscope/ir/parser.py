@@ -632,7 +632,7 @@ class _ProgramReader:
         if self._graph is None:
             raise TextProblem("the text ends without a graph", at)
         path = "" if self._path == "<text>" else self._path
-        program = Program(self._graph, self._functions, self._symbols, self._format, path, self._given, self._metadata)
+        program = Program(self._graph, self._functions, self._symbols, self._format, path, self._given, metadata=self._metadata)
         program.assumed = self._assumed
         program.traits = replace(FORMAT_TRAITS.get(self._format, Traits()), **self._traits)  # type: ignore[arg-type]  # _TRAITS has the values
         if problem := state_facts(program, self._facts, self._body.facts):
