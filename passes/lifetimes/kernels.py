@@ -413,18 +413,17 @@ class Library:
         is_there = node.op in LIBRARY_OPERATORS or node.op in LIBRARY_REDUCTIONS or node.op == LIBRARY_WINDOWS
         return is_there and any(isinstance(type_, TensorType) and _count(type_) >= _LEAST for type_ in types)
 
+    def _sizes(self, node: Node) -> list[tuple[int, ...]]:
+        return [_sizes_of(self.type_of(value)) for value in (*node.inputs[:2], node.outputs[0]) if value is not None]
+
     def _has_product(self, node: Node) -> bool:
-        first, second, made = (
-            _sizes_of(self.type_of(value)) for value in (node.inputs[0], node.inputs[1], node.outputs[0]) if value is not None
-        )
+        first, second, made = self._sizes(node)
         if len(made) < 2 or len(first) < 2 or len(second) < 2:
             return False
         return made[-1] != 1 and made[-2] != 1 and max(first[-1], *made[-2:]) >= _LEAST_AXIS
 
     def _has_convolution(self, node: Node) -> bool:
-        x, kernel, made = (
-            _sizes_of(self.type_of(value)) for value in (node.inputs[0], node.inputs[1], node.outputs[0]) if value is not None
-        )
+        x, kernel, made = self._sizes(node)
         of_x, of_w, of_y = orders = [_numbers(node, name) for name in ("axes_x", "axes_w", "axes_y")]
         if len(x) != _AXES or any(sorted(order) != [*range(_AXES)] for order in orders):
             return False
