@@ -418,7 +418,7 @@ class _Plan:
         signature = module["signature"] = dict(self.module["signature"])
         inputs = [node for node in graph["inputs"] if not any(name in gone for name in names_in(node))]
         specs = [
-            one for one in self._specs() if not any(name in gone for name in names_in([content.get("arg") for content in one.values()]))
+            spec for spec in self._specs() if not any(name in gone for name in names_in([content.get("arg") for content in spec.values()]))
         ]
         for value in self.new_weights:
             kind = "parameter" if value.role is Role.PARAMETER else "buffer"

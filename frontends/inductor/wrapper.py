@@ -505,10 +505,10 @@ class Wrapper:
             return
         if how.startswith("assert_size_stride") or how in _SILENT or _dotted(call.func).startswith("torch.ops.streams."):
             return
-        for one in self._call_results(call, {}):
-            if one is not None:
-                self.plan.hold(one)
-                self.plan.drop(one)
+        for result in self._call_results(call, {}):
+            if result is not None:
+                self.plan.hold(result)
+                self.plan.drop(result)
 
     def _allocate(self, name: str, call: ast.Call, how: str) -> Held:
         keywords = {item.arg: item.value for item in call.keywords}

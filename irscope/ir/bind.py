@@ -341,7 +341,7 @@ def next_possible(program: Program, name: str, size: int) -> int:
 
 def possible_sizes(program: Program, symbols: Iterable[SymDim]) -> dict[str, int]:
     """Return a size to name for each symbol: the only one that it may have, else the first usual one that no node contradicts."""
-    usual = {str(one): example_size(one) for one in symbols if not one.is_unknown}
+    usual = {str(symbol): example_size(symbol) for symbol in symbols if not symbol.is_unknown}
     return {name: next_possible(program, name, size) for name, size in usual.items()} | program.only_numbers
 
 

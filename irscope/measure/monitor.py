@@ -248,7 +248,7 @@ class Linux:
             if not text and number == os.getpid():
                 return None
             fields = text.rpartition(")")[2].split()
-            total += sum(int(one) for one in fields[11:15]) if len(fields) > 14 else 0  # children that have ended too
+            total += sum(int(field) for field in fields[11:15]) if len(fields) > 14 else 0  # children that have ended too
             for children in (self._proc / str(number) / "task").glob("*/children"):
                 pending += [int(part) for part in _text(children).split()]
         return total * _TICK

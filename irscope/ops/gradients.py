@@ -406,7 +406,7 @@ def many_rule(scratch: Scratch) -> None:
         made = scratch.call.results[0]
         dtype = made.dtype if isinstance(made, TensorType) else tensors[0].dtype
         item = accumulator(dtype) if function == "norm" else width(dtype)
-        most = max(number(count(one)) for one in tensors)
+        most = max(number(count(tensor)) for tensor in tensors)
         pieces = scratch.take("reduced pieces", len(tensors) * max(1, -(-most // _CHUNK)) * item)
     for index in range(len(scratch.call.results)):
         scratch.result(index)

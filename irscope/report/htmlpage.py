@@ -93,7 +93,7 @@ def _table_of_contents(document: Document) -> Iterator[str]:
     if document.card is not None:
         yield '<li><a href="#card">In short</a></li>\n'
     for number, report in enumerate(document.reports, 1):
-        titles = [title for title in (*(one.title for one in report.drawn), *(one.title for one in report.tables)) if title]
+        titles = [title for title in (*(one.title for one in report.drawn), *(table.title for table in report.tables)) if title]
         inner = "".join(f'<li><a href="#s{number}-{place}">{svg_text(title)}</a></li>' for place, title in enumerate(titles, 1))
         yield f'<li><a href="#s{number}">{svg_text(title_of(report))}</a>{f"<ol>{inner}</ol>" if inner else ""}</li>\n'
     if document.drawing is not None:

@@ -229,12 +229,12 @@ class Body(Values):
             else:
                 groups.append([step])
         joined: list[Kernel | None] = [*kernels]
-        for group in (one for one in groups if len(one) > 1):
+        for group in (group for group in groups if len(group) > 1):
             members, last = [kernels[step] for step in group], kernels[group[-1]].node
-            makes = [(("tuple", last, 1), _POINTER * len(group)), *(made for one in members for made in one.makes)]
+            makes = [(("tuple", last, 1), _POINTER * len(group)), *(made for member in members for made in member.makes)]
             for step in group:
                 joined[step] = None
-            joined[group[-1]] = Kernel(last, {read: None for one in members for read in one.reads}, makes)
+            joined[group[-1]] = Kernel(last, {read: None for member in members for read in member.reads}, makes)
         made = [one for one in joined if one is not None]
         return kernels if _has_cycle(made) else made
 
@@ -498,7 +498,7 @@ def plan_fused(
     plan.constants = sum(body.size(value) for value in graph.weights)
     plan.outputs = sum(results) + (_POINTER * len(results) if len(results) > 1 else 0)
     plan.aliased = sum(results[result] for _, result in aliased if result < len(results))
-    products = [one.size for one in plan.storages if not one.is_output and body.is_product(one.tenants[0][0].node)]
+    products = [storage.size for storage in plan.storages if not storage.is_output and body.is_product(storage.tenants[0][0].node)]
     largest = max(products, default=0)
     plan.low = largest if largest > max(results, default=0) else 0
     is_known = all(spec_of(node) is not None for node in graph.walk())
@@ -517,7 +517,7 @@ def _most(
     loose.parts = parts
     plan = loose.plan(is_main=True)
     sum_nested(plan)
-    own = [one for one in plan.storages if not one.is_output]
+    own = [storage for storage in plan.storages if not storage.is_output]
     copies = sum(loose.size(argument) for argument, _ in pairs)
     within = {step: 2 * size for step, size in plan.inside.items()}
     scalars = ALIGNMENT * sum(len(node.regions) + 1 for node in graph.walk() if node.regions)

@@ -125,7 +125,7 @@ def _takes_types(source: str, operands: tuple[DType | None, ...], results: tuple
         dtype = given[index] if index < len(given) else None
         return dtype is None or dtype.text in types
 
-    return any(all(fits(place, types) for place, types in one[2].items()) for one in _versions(source))
+    return any(all(fits(place, types) for place, types in version[2].items()) for version in _versions(source))
 
 
 def _is_refused(launch: Launch) -> bool:

@@ -199,10 +199,10 @@ class _Session(Inference):
         if key is None or remarks != self._remarks or noted != len(self.sizes):
             return
         before, results = len(places), []
-        for one in node.outputs:
-            sizes = self._sizes.get(one)
+        for output in node.outputs:
+            sizes = self._sizes.get(output)
             pattern = None if sizes is None else _pattern(sizes, places)
-            results.append(_Result(self.found.types[one], self._states[one], pattern, self.found.values.get(one)))
+            results.append(_Result(self.found.types[output], self._states[output], pattern, self.found.values.get(output)))
         is_followed = all(value in self._followed for value in node.outputs)
         looks = self._looked.is_looked_at or op_type(node.source) in _LOOKING
         self._templates[closer if looks else key] = _Template(tuple(results), len(places) - before, is_followed, self._looked)

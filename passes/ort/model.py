@@ -435,8 +435,8 @@ def packings_of(graph: Graph, types: Inferred, widened: Set[Node]) -> Iterator[t
         packs = ort_kernel_of(node).packs if node not in widened else None
         call = op_call(node, types) if packs is not None else None
         if packs is not None and call is not None:
-            for one in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
-                yield node, one
+            for pack in packs(call, [value is not None and value.role in _WEIGHTS for value in node.inputs]):
+                yield node, pack
 
 
 def _dropped_weights(packings: Iterable[tuple[Node, KernelPacking]]) -> frozenset[Value]:

@@ -105,9 +105,9 @@ class OrtOrder(Analysis[OrtOrders]):
 
     def report(self, result: OrtOrders, ctx: PassContext) -> Report:
         summary: dict[str, object] = {"runtime": f"onnxruntime {ort_release(ctx.settings.ort).text}"}
-        for one in result.orders:
-            before, after = one.peaks
-            summary[one.setting] = {"peak_bytes": before, "reordered_peak_bytes": after, "reordering_changes_it": one.changes}
+        for order in result.orders:
+            before, after = order.peaks
+            summary[order.setting] = {"peak_bytes": before, "reordered_peak_bytes": after, "reordering_changes_it": order.changes}
         summary["says"] = verdict(result)
         return Report(
             pass_name=self.name,
@@ -119,15 +119,15 @@ class OrtOrder(Analysis[OrtOrders]):
 
     def _kernels(self, result: OrtOrders) -> Table:
         """Return the kernels in the order of the file, and at which step each runs."""
-        plans = [one.written for one in result.orders] + [one.reordered for one in result.orders]
+        plans = [order.written for order in result.orders] + [order.reordered for order in result.orders]
         steps = [{id(launch): step for step, launch in enumerate(plan.order)} for plan in plans]
         rows = [
             (launch.node.name, launch.name, number, *(step[id(launch)] for step in steps))
             for number, launch in enumerate(result.found.launches)
         ]
         columns = [Column("node", Kind.NODE), Column("kernel"), Column("in_file", Kind.INDEX)]
-        columns += [Column(one.setting, Kind.INDEX) for one in result.orders]
-        columns += [Column(f"{one.setting}_reordered", Kind.INDEX) for one in result.orders]
+        columns += [Column(order.setting, Kind.INDEX) for order in result.orders]
+        columns += [Column(f"{order.setting}_reordered", Kind.INDEX) for order in result.orders]
         return Table.of(rows[: self.top or None], columns=columns, title="step of each kernel")
 
 
@@ -136,17 +136,17 @@ def verdict(result: OrtOrders) -> str:
     if not result.is_new:
         return "no better order than the one as written was found: there is nothing to reorder"
     parts = []
-    for one in result.orders:
-        before, after = one.peaks
-        if not one.changes:
-            parts.append(f"{one.setting}: a reordered file changes nothing, ONNX Runtime sorts for itself and runs the same order")
+    for order in result.orders:
+        before, after = order.peaks
+        if not order.changes:
+            parts.append(f"{order.setting}: a reordered file changes nothing, ONNX Runtime sorts for itself and runs the same order")
         elif before is None or after is None:
-            parts.append(f"{one.setting}: a reordered file runs in another order")
+            parts.append(f"{order.setting}: a reordered file runs in another order")
         elif after < before:
-            parts.append(f"{one.setting}: a reordered file needs {1 - after / before:.1%} less")
+            parts.append(f"{order.setting}: a reordered file needs {1 - after / before:.1%} less")
         else:
             more = f"{after / before - 1:.1%} more" if after > before else "as much as before"
-            parts.append(f"{one.setting}: a reordered file runs in another order, and needs {more}")
+            parts.append(f"{order.setting}: a reordered file runs in another order, and needs {more}")
     return "; ".join(parts)
 
 

@@ -51,7 +51,7 @@ def limited(plan: OrtPlan, name: str, beside: Dim | None = 0, moments: Sequence[
     note = why_unknown(plan)
     if plan.limits is None or not plan.is_known or not isinstance(beside, int):
         return Quantity(None, Provenance.UNKNOWN, note=note)
-    low, high = (None if one is None else beside + max(_counter(one, moment, name) for moment in moments) for one in plan.limits)
+    low, high = (None if limit is None else beside + max(_counter(limit, moment, name) for moment in moments) for limit in plan.limits)
     if low == high:
         is_exact = name == "requested" or tuple(moments) == ("before",)
         return Quantity(low, Provenance.EXACT if is_exact else Provenance.MODELLED)

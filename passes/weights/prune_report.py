@@ -139,7 +139,7 @@ class PruneReport(Analysis[Pruning]):
         with open_weights(ctx, self.allow) as files:
             for weight in ctx.each(matrices, "weak channels", len(matrices)):
                 lengths = lengths_of_rows(weight, files)
-                usual = math.sqrt(sum(one * one for one in lengths) / len(lengths)) if lengths else 0.0
+                usual = math.sqrt(sum(length * length for length in lengths) / len(lengths)) if lengths else 0.0
                 rows = [(length / usual, length, weight, number) for number, length in enumerate(lengths)] if usual else []
                 found = nsmallest(self.weak, (*found, *rows), key=lambda one: one[0])
         return found

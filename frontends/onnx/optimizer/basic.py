@@ -217,7 +217,7 @@ def _after_convolution(graph: OrtGraph, node: OrtNode, op: str, versions: tuple[
         return None
     names = [node.input(1), *(node.inputs[2:3] if node.has_input(2) else ()), *(following.input(place) for place in constants)]
     weights = [graph.constant(name) for name in names]
-    if any(one is None or one.dtype not in _FLOATS or one.dtype is not graph.dtype(node.input(1)) for one in weights):
+    if any(weight is None or weight.dtype not in _FLOATS or weight.dtype is not graph.dtype(node.input(1)) for weight in weights):
         return None
     return following
 

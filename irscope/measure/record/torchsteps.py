@@ -560,7 +560,7 @@ class StepRecorder:
                 if len(step) == self.found.calls:
                     for at, other in in_typed.items():
                         if operators[other].outs:
-                            taken.setdefault(at, []).append(sum(step[one] for one in operators[other].outs))
+                            taken.setdefault(at, []).append(sum(step[out] for out in operators[other].outs))
         return {at: times for at, many in taken.items() if (times := times_of(many)) is not None}
 
     def _unstable(self) -> Problem | None:
