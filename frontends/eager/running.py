@@ -330,7 +330,10 @@ def _failing_line(recorder: Recorder, trace: TracebackType | None) -> tuple[str,
         trace = trace.tb_next
     if found is None:
         scope = recorder.calls.failed
-        return (f"module {scope.path} ({scope.cls})" if scope is not None and scope.path else ""), ""
+        if scope is None or not scope.path:
+            return "", ""
+        outside = scope.path.rpartition("/")[2].startswith("=")  # no part of the model, such as a loss
+        return f"module {scope.cls}" if outside else f"module {scope.path} ({scope.cls})", ""
     return f"{found[0]}:{found[1]}", linecache.getline(*found).strip()
 
 

@@ -486,8 +486,12 @@ def explained() -> Iterator[None]:
                 hint="use the form that makes a new tensor",
             ) from cause
         said = f"the training step fails: {type(cause).__name__}: {_shortened(text)}"
-        elsewhere = "two devices" in text and "what the loss holds is moved to where the result is, as with labels.to(scores.device)"
-        raise LoadError(said, code="IRS379", where=error.where, hint=elsewhere or "try it once without irscope") from cause
+        hint = "try it once without irscope"
+        if "two devices" in text:
+            hint = "what the loss holds is moved to where the result is, as with labels.to(scores.device)"
+        elif "argument: 'target'" in text:
+            hint = "a loss gets the result of the model alone, as in lambda scores: loss(scores, labels)"
+        raise LoadError(said, code="IRS379", where=error.where, hint=hint) from cause
 
 
 def _shortened(text: str) -> str:

@@ -91,6 +91,7 @@ def elsewhere():
 
 def no_optimizer():
     return nn.Linear(4, 4), torch.zeros(2, 4), None, lambda parameters: 3
+no_target = lambda: (nn.Linear(4, 4), torch.zeros(2, 4), nn.MSELoss())
 """
 
 
@@ -301,6 +302,7 @@ def test_picture_in_the_terminal(script: Path, capsys: pytest.CaptureFixture[str
         ("{}:branch", "IRS378", ExitCode.LOAD),
         ("{}:elsewhere", "as with labels.to(scores.device)", ExitCode.LOAD),
         ("{}:no_optimizer", "IRS373", ExitCode.USAGE),
+        ("{}:no_target", "module MSELoss: the training step fails", ExitCode.LOAD),
         ("{}:blocks --budget 1KiB", "IRS390", ExitCode.USAGE),
         ("{}:blocks --budget 200%", "IRS393", ExitCode.USAGE),
         ("{}:blocks --budget much", "IRS336", ExitCode.USAGE),
