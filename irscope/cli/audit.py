@@ -190,7 +190,7 @@ def _summary(tally: Tally, seconds: float, folder: str) -> list[str]:
     parts = [f"{tally.analysed:,} analysed"]
     parts += [f"{tally.copies:,} with the content of others"] if tally.copies else []
     parts += [f"{tally.unchanged:,} known already"] if tally.unchanged else []
-    parts += [f"{tally.skipped:,} files of other kinds passed over"] if tally.skipped else []
+    parts += [f"{tally.skipped:,} files of other kinds skipped"] if tally.skipped else []
     lines = [f"{tally.done:,} models in {_duration(seconds)}: {', '.join(parts)}"]
     if tally.failed:
         lines.append(f"{tally.failed:,} are not ok: {', '.join(f'{name} {count:,}' for name, count in tally.reasons.most_common())}")

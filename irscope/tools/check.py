@@ -740,14 +740,11 @@ def _beyond(budget: Budget, now: Quantity, value: object) -> str:
 
 def _straddling(now: Quantity, kind: Kind) -> str:
     if now.provenance is Provenance.ASSUMED:
-        return f"{humanise(now.value, kind)} rests on what was guessed about the run"
+        return f"{humanise(now.value, kind)} rests on a guess about the run"
     low, high = now.ends
-    may = (
-        f"from {humanise(low, kind)} to {'no bound' if high is None else humanise(high, kind)}"
-        if low is not None
-        else "of unknown interval"
-    )
-    return f'~{humanise(now.value, kind)} is modelled, {may}: it cannot be surely judged (modelled = "{AS_MODELLED}" takes it as it is)'
+    upper = "no upper end is known" if high is None else f"{humanise(high, kind)} at most"
+    may = "its interval is unknown" if low is None else f"{humanise(low, kind)} at least, {upper}"
+    return f'~{humanise(now.value, kind)} is modelled ({may}), which does not decide it; modelled = "{AS_MODELLED}" counts the number alone'
 
 
 def _why_unknown(model: CheckedModel, name: str) -> str:

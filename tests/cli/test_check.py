@@ -214,7 +214,7 @@ PEAK = Quantity(100, Provenance.MODELLED, lo=90, hi=130)
 )
 def test_an_interval_across_the_limit_is_not_surely_judged(text: str, surely: str, as_modelled: str) -> None:
     status, reason = judged(PEAK, None, text, True)
-    assert status == surely and (status != "unjudged" or "from 90 B to 130 B" in reason)
+    assert status == surely and (status != "unjudged" or "90 B at least, 130 B at most" in reason)
     assert judged(PEAK, None, text, False)[0] == as_modelled
 
 
