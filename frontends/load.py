@@ -79,7 +79,7 @@ def settled(program: Program, options: LoadOptions) -> Program:
     apply_inputs(program, options)
     if program.format == "onnx":
         values = (*program.graph.inputs, *(output for node in program.graph for output in node.outputs))
-        program.declared = {value: value.type for value in values}
+        program.declared = {value: program.declared.get(value, value.type) for value in values}
         state_no_more(program)
     bind_program(program, options.bind)
     return program

@@ -391,6 +391,9 @@ class Program:
         nodes = [] if self.assigned is None else list(self.graph)
         for one in () if self.assigned is None else self.assigned.buffers:
             facts.setdefault(nodes[one.step].outputs[one.output], {})["assigned"] = (one.nbytes, one.dies, one.lies)
+        for value, said in self.declared.items():
+            if said is not value.type and not (value.node and is_unstated(said)):
+                facts.setdefault(value, {})["stated"] = said
         return facts
 
     def bodies(self) -> Iterator[Graph]:
@@ -453,9 +456,11 @@ VALUE_FACTS: Final[Mapping[str, Callable[[Attr], bool]]] = {
     "donated": lambda item: type(item) is int and item >= 0,
     "packed": partial(_are, (str, str, int)),
     "assigned": lambda item: _are((int, int, str), item) and item[2] in _PLACES,
+    "stated": lambda item: isinstance(item, Type),
 }
 """Facts of a value: the axes of the mesh that cut each of its axes, the number of the result that it is donated to, the scheme of a packed
-weight with the weight that it is of and its parameters, and the bytes, the last step and the place that a compiler gave it."""
+weight with the weight that it is of and its parameters, the bytes, the last step and the place that a compiler gave it, and the type that
+the file states, which a session plans by."""
 
 
 def state_facts(program: Program, facts: Mapping[str, Attr], of_values: Mapping[Value, Mapping[str, Attr]]) -> str:
@@ -464,7 +469,7 @@ def state_facts(program: Program, facts: Mapping[str, Attr], of_values: Mapping[
         if name != "assignment":
             setattr(program, name, dict(item) if FACTS[name] is _is_table else item)
     graph, made = program.graph, {name: {value: of[name] for value, of in of_values.items() if name in of} for name in VALUE_FACTS}
-    program.cuts = made["cut"]
+    program.cuts, program.declared = made["cut"], made["stated"]
     for value, cut in program.cuts.items():
         strange = [axis for axis in chain(*cut) if axis not in program.mesh]
         rank = len(value.type.shape) if isinstance(value.type, TensorType) and value.type.shape is not None else len(cut)
@@ -484,7 +489,7 @@ def state_facts(program: Program, facts: Mapping[str, Attr], of_values: Mapping[
     return ""
 
 
-# Types that a file does not state. A text states those of all results; the line `meta "inferred"` names the ones that the file did not.
+# Results of which a file states no shape. A text states those of all; the line `meta "inferred"` names the ones that the file did not.
 
 INFERRED: Final = "inferred"
 ALL_RESULTS: Final = "*"

@@ -55,7 +55,7 @@ FILES: dict[str, tuple[str, Mapping[str, int]]] = {
 }
 WILD = (
     "yolo_grid text_mask text_axes text_slices vad_arithmetic vad_flag vad_squeeze speech_reshape loop_trips scan_frames sequence_length "
-    "one_hot_depth two_causes"
+    "one_hot_depth two_causes stated_in_part"
 )
 LIGHT = sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
 """Networks that ONNX is tested with, without their weights."""
@@ -206,3 +206,6 @@ def test_the_text_form_has_the_same_answers(
     of_text = json.loads(capsys.readouterr().out)["reports"]
     for known, again in zip(of_file, of_text, strict=True):
         assert again["summary"] == known["summary"], known["pass"]
+    programs = [irscope.load(one).program for one in (path, text)]
+    first, second = ({one.name: str(getattr(type_, "shape", "")) for one, type_ in program.declared.items()} for program in programs)
+    assert first == second and programs[0].metadata == programs[1].metadata

@@ -97,6 +97,14 @@ def text_mask() -> onnx.ModelProto:
     return _made(nodes, [value("mask", [32], INT64), value("hidden", [32, 8])], *_ints(first=[0]))
 
 
+def stated_in_part() -> onnx.ModelProto:
+    """Names stand where the file could state sizes, so that a session reuses less."""
+    nodes = [_node("Shape", "x", "s"), _node("Expand", "row s", "wide"), _node("Add", "wide x", "sum"), _node("Exp", "sum", "y")]
+    made = _made(nodes, [value("x", [8, 64])], *_floats(row=np.zeros((1, 64))))
+    made.graph.value_info.append(value("wide", ["unk__0", "unk__1"]))
+    return made
+
+
 def text_unique() -> onnx.ModelProto:
     """Each word once."""
     nodes = [_node("Unique", "ids", "words"), _node("Gather", "table words", "y", axis=0)]
