@@ -167,13 +167,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(error)
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write(f"irscope: {'terminated' if terminated else 'interrupted'}\n")
-        return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
+        return _interrupted(terminated)
     except BrokenPipeError:
         # Whoever read the output has left, as `| head` does; nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # in __set_name__, of which Python 3.11 makes a RuntimeError
+            return _interrupted(terminated)
         if debug or _debugs_simulation(arguments):
             raise
         if no_room := _no_room(error):
@@ -186,6 +187,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return lacking.exit_code
         _complain(IrscopeError(f"{type(error).__name__}: {error}", hint="this is a bug; run again with --debug for the details"))
         return ExitCode.PASS
+
+
+def _interrupted(terminated: list[int]) -> ExitCode:
+    sys.stderr.write(f"irscope: {'terminated' if terminated else 'interrupted'}\n")
+    return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
 
 
 def _no_room(error: Exception) -> OutputError | None:

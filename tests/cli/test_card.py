@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -107,10 +108,10 @@ def test_settings_that_are_none_are_one_line(capsys: pytest.CaptureFixture[str],
     assert not config.config_file().exists()
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"colour": "red"}', '{"device": 3}', '{"device": "gtx9999"}', "\xff\xfe"])
+@pytest.mark.parametrize("content", ["{", "[]", '{"colour": "red"}', '{"device": 3}', '{"device": "gtx9999"}', "\xff\xfe", "a pipe"])
 def test_a_broken_settings_file_is_one_line_that_names_it(capsys: pytest.CaptureFixture[str], content: str) -> None:
     config.config_file().parent.mkdir(parents=True)
-    config.config_file().write_text(content, encoding="latin-1")
+    os.mkfifo(config.config_file()) if content == "a pipe" else config.config_file().write_text(content, encoding="latin-1")
     for arguments in (["config"], ["run", TAGGER]):
         assert main(arguments) == 2
         (line,) = capsys.readouterr().err.splitlines()
