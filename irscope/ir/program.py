@@ -447,7 +447,7 @@ FACTS: Final[Mapping[str, Callable[[Attr], bool]]] = {
     "has_graph": lambda item: isinstance(item, bool),
     "uncounted": lambda item: isinstance(item, str),
     "formulas_from": _is_table,
-    "mesh": _is_table,
+    "mesh": lambda item: _is_table(item) and all(size > 0 for _, size in item),
     "assignment": lambda item: _is_table(item) and tuple(name for name, _ in item) == _SUMS,
 }
 """Facts of a program: its fields of that name, tables as pairs, and the sums of what a compiler assigned."""
@@ -467,7 +467,7 @@ def state_facts(program: Program, facts: Mapping[str, Attr], of_values: Mapping[
     """Give a program the facts that a text states. Return what contradicts the graph, else nothing."""
     for name, item in facts.items():
         if name != "assignment":
-            setattr(program, name, dict(item) if FACTS[name] is _is_table else item)
+            setattr(program, name, dict(item) if isinstance(item, tuple) else item)
     graph, made = program.graph, {name: {value: of[name] for value, of in of_values.items() if name in of} for name in VALUE_FACTS}
     program.cuts, program.declared = made["cut"], made["stated"]
     for value, cut in program.cuts.items():

@@ -554,7 +554,7 @@ def test_mistakes_inside_a_graph(line: str, column: int, what: str) -> None:
         (f"{HEAD}  about %x {{cut=[['d']]}}\n{TAIL}".replace("'", '"'), "6:2", "the mesh has no axis 'd'"),
         (f"{HEAD}  about %x {{donated=1}}\n{TAIL}", "6:2", "only an input is donated, to a result"),
         (f'{HEAD}  about %x {{assigned=[1, 2, "result"]}}\n{TAIL}', "6:2", "memory is assigned to results of the graph's own nodes"),
-        ("irscope 1\nfacts {mesh=[[1, 2]]}\n", "2:7", "the fact 'mesh' is unknown or of another kind"),
+        ('irscope 1\nfacts {mesh=[["d", 0]]}\n', "2:7", "the fact 'mesh' is unknown or of another kind"),
         (HEAD, "3:19", "the text ends, but @g was not closed with }"),
         (HEAD + "  return %x\n\n", "4:12", "the text ends, but @g was not closed with }"),
         (HEAD + "  a()\n  region then {\n    return\n", "6:11", "the text ends, but region then was not closed with }"),
