@@ -490,7 +490,7 @@ class Pools:
         """Give `torch._C` both classes, and torch's own classes new bases."""
         core: Any = torch._C
         core._CUDAGraph, core._MemPool = _GraphBase, _pool_base(self)
-        _GraphBase.pools = self
+        _GraphBase._device_pools = self
         core._graph_pool_handle = lambda: self.number(by_program=True)
         core._cuda_beginAllocateToPool = lambda device, handle: self._begin(handle)
         core._cuda_beginAllocateCurrentThreadToPool = core._cuda_beginAllocateCurrentStreamToPool = core._cuda_beginAllocateToPool
@@ -544,6 +544,7 @@ class _State:
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
         self.pool: Handle | None = None
+        self.retained: list[Handle] = []
         self.generators: list[Piece] = []
         self.captured = False
 
@@ -553,6 +554,8 @@ class _State:
         if self.captured and self.pool is not None:
             self.captured = False
             self._pools.drop(self.pool, empty=False)
+        while self.retained:
+            self._pools.drop(self.retained.pop(), empty=False)
 
     def __del__(self) -> None:
         self.reset()
@@ -561,35 +564,46 @@ class _State:
 class _GraphBase:
     """The compiled half of `torch.cuda.CUDAGraph`."""
 
-    pools: Pools
+    _device_pools: Pools
+    """Named as nothing in torch's own class is: that of 2.14 has a function `pools`."""
     _state: _State
 
     def __new__(cls, keep_graph: bool = False) -> Any:
         made = super().__new__(cls)
-        made._state = _State(cls.pools)
+        made._state = _State(cls._device_pools)
         return made
 
     def register_generator_state(self, generator: Any) -> None:
         """Allocate the seed and the offset that each generator has on the device."""
         names = (f"{what} of a generator" for what in ("seed", "offset"))
-        self._state.generators += [self.pools.machine.take(_SEED, "temporary", name, stream=0) for name in names]
+        self._state.generators += [self._device_pools.machine.take(_SEED, "temporary", name, stream=0) for name in names]
 
     def capture_begin(self, pool: Handle | None = None, capture_error_mode: str = "global") -> None:
-        shared = pool is not None and pool in self.pools.known
-        handle = self._state.pool = self.pools.number(by_program=False) if pool is None else pool
-        found = self.pools.get(handle)
+        shared = pool is not None and pool in self._device_pools.known
+        handle = self._state.pool = self._device_pools.number(by_program=False) if pool is None else pool
+        found = self._device_pools.get(handle)
         if shared:
             found.users += 1
-        self.pools.capturing = self
+        self._device_pools.capturing = self
         self.register_generator_state(None)
-        self.pools.machine.storages.settle()
-        found.begin({self.pools.machine.stream}, capture=True)
+        self._device_pools.machine.storages.settle()
+        found.begin({self._device_pools.machine.stream}, capture=True)
+
+    def capture_end_pre(self) -> None:
+        self._device_pools.machine.storages.settle()
+        self._device_pools.capturing = None
+        self._device_pools.known[_GraphBase.pool(self)].end()
+
+    def capture_end_post(self) -> None:
+        self._state.captured = True
 
     def capture_end(self) -> None:
-        self.pools.machine.storages.settle()
-        self.pools.capturing = None
-        self.pools.known[self.pool()].end()
-        self._state.captured = True
+        _GraphBase.capture_end_pre(self)
+        _GraphBase.capture_end_post(self)
+
+    @property
+    def _has_graph_exec(self) -> bool:
+        return self._state.captured
 
     def instantiate(self) -> None:
         pass
@@ -606,6 +620,13 @@ class _GraphBase:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self._state.pool
 
+    def pools(self) -> list[Handle]:
+        return [_GraphBase.pool(self), *self._state.retained]
+
+    def _retain_pool(self, pool: Handle) -> None:
+        self._state.retained.append(pool)
+        self._device_pools.get(pool).users += 1
+
     def enable_debug_mode(self) -> None:
         pass
 
@@ -619,4 +640,4 @@ class _GraphBase:
 
     @staticmethod
     def get_currently_capturing_graph() -> Any:
-        return _GraphBase.pools.capturing
+        return _GraphBase._device_pools.capturing

@@ -769,6 +769,26 @@ def test_signals_end_the_runs_of_a_search_whenever_they_come(tmp_path: Path, sen
             time.sleep(0.1)
 
 
+def test_graphs_of_torch_2_14_are_captured_in_two_parts(tmp_path: Path) -> None:
+    text = """
+import torch
+class Graph(torch.cuda.CUDAGraph):
+    def capture_end(self):
+        self.capture_end_pre()
+        self.instantiate()
+        self.capture_end_post()
+    def pools(self):
+        return super().pools()
+x, graph = torch.ones(1 << 18, device="cuda"), Graph()
+with torch.cuda.graph(graph):
+    y = x + 1
+graph.replay()
+print(graph.pools() == [graph.pool()], graph._has_graph_exec, torch.cuda.memory_allocated())
+"""
+    done = simulate(tmp_path, text)
+    assert done.stdout.startswith(f"True True {(2 << 20) + 1024}\n"), done.stderr
+
+
 def test_a_rank_that_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
     done = simulate(tmp_path, PIPELINE, "--world", "2", "--rank", "all", arguments=("2", "1", "broken"))
     assert done.returncode == 4
