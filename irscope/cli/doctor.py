@@ -31,7 +31,12 @@ class Ability:
     name: str
     what: str
     problem: str = ""
-    """Reason why it does not work, in a line; empty where it does."""
+    """Reason why it does not work, or why that is not known, in a line; empty where it does."""
+
+    @property
+    def works(self) -> str:
+        """Return "yes", "no", or "?" where it could not be tried."""
+        return "?" if self.problem.startswith(_UNKNOWN) else "no" if self.problem else "yes"
 
 
 @immutable
@@ -43,6 +48,8 @@ class Entry:
     problem: str = ""
 
 
+_UNKNOWN: Final = "not known"
+_WITHOUT: Final = "files, ONNX and checkpoints are read without it"
 _WHATS: Final = {
     "capture": "cards, passes and fit of live modules",
     "train-plan": "memory of a module's training step",
@@ -57,13 +64,13 @@ def tried() -> tuple[list[Ability], list[Entry]]:
     try:
         ended = run(python(["-m", __name__]), seconds=_SECONDS)
     except Late:
-        return [Ability(name, what, f"not known: trying took more than {_SECONDS:.0f} s") for name, what in _WHATS.items()], []
+        return [Ability(name, what, f"{_UNKNOWN}: trying took more than {_SECONDS:.0f} s") for name, what in _WHATS.items()], []
     try:
         problems, entries = json.loads(ended.text.splitlines()[-1])
     except (IndexError, ValueError):
         said = ended.complaints[-1] if ended.complaints else ended.how
-        problems, entries = {name: f"not known: its process {ended.how} ({said})" for name in _WHATS}, []
-    return [Ability(name, what, str(problems.get(name, "not known"))) for name, what in _WHATS.items()], [Entry(*row) for row in entries]
+        problems, entries = {name: f"{_UNKNOWN}: its process {ended.how} ({said})" for name in _WHATS}, []
+    return [Ability(name, what, str(problems.get(name, _UNKNOWN))) for name, what in _WHATS.items()], [Entry(*row) for row in entries]
 
 
 def _capture() -> None:
@@ -223,17 +230,20 @@ def lacking(abilities: Sequence[Ability], entries: Sequence[Entry], torch: str) 
         for one in entries
         if one.problem
     ]
-    return inside + [
-        Finding(
-            f"with torch {torch} {one.name} does not work ({one.what}): {one.problem}", "files, ONNX and checkpoints are read without it"
-        )
-        for one in abilities
-        if one.problem
+    untried = sorted({one.problem for one in abilities if one.works == "?"})
+    return [
+        *inside,
+        *(Finding(f"what works with torch {torch} is {why}", f"run it again when the machine is idle; {_WITHOUT}") for why in untried),
+        *(
+            Finding(f"with torch {torch} {one.name} does not work ({one.what}): {one.problem}", _WITHOUT)
+            for one in abilities
+            if one.works == "no"
+        ),
     ]
 
 
 def _table_of(abilities: Sequence[Ability]) -> Table:
-    rows = [(ability.name, "no" if ability.problem else "yes", ability.what, ability.problem) for ability in abilities]
+    rows = [(ability.name, ability.works, ability.what, ability.problem) for ability in abilities]
     return Table.of(rows, ["ability", "works", "for", "problem"], "with this torch")
 
 

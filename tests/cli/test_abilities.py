@@ -41,7 +41,10 @@ def test_a_part_of_torch_that_is_missing_is_a_finding_and_named(monkeypatch: pyt
 
 def test_a_process_that_dies_leaves_every_ability_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "python", lambda arguments: abilities_python(["-c", "import os; os.abort()"]))
-    assert all("not known" in one.problem for one in tried()[0])
+    found = tried()[0]
+    assert all("not known" in one.problem and one.works == "?" for one in found)
+    (finding,) = lacking(found, [], "2.99")  # once, and not as what does not work
+    assert finding.problem.startswith("what works with torch 2.99 is not known: its process was ended by SIGABRT")
 
 
 abilities_python = doctor.python
