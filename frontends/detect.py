@@ -313,6 +313,11 @@ def _explain_other_files(head: bytes, path: Path) -> None:
         named = ", ".join(f"{text}:{name}" for name in there[:4]) or f"{text}:FUNCTION, which returns a module or (module, inputs)"
         message = "this is a script, not a model"
         hint = f"name what makes one: {named}; or `irscope simulate {text}` runs it, with `--fit` for the largest batch that fits"
+    elif path.suffix == ".bin" and (described := path.with_suffix(".xml")).is_file():
+        message, hint = (
+            f"these are the weights of {described}, an OpenVINO model",
+            "bring the ONNX file or the PyTorch model it was converted from",
+        )
     elif path.suffix == ".toml":
         message, hint = "this is a file of settings, not a model", f"`irscope check {text}` holds the models that it lists to their budgets"
     else:

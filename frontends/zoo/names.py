@@ -183,6 +183,9 @@ def file_in(folder: Path) -> Path:
     if _is_broken(folder):
         hint = "copy it again; a file of weights in the folder can be named by itself"
         raise LoadError("its config.json is not a JSON object", code="IRS100", where=str(folder), hint=hint)
+    if "coremldata.bin" in names:
+        hint = "bring the PyTorch or ONNX model it was converted from"
+        raise LoadError("this is a Core ML model that was compiled", code="IRS104", where=str(folder), hint=hint)
     package = configured_by(folder)
     graphs, weights = _ending(names, _GRAPHS), _ending(names, _WEIGHTS)
     # Of a split file the first part stands for all; what reads pictures lies beside the model that it is for.

@@ -326,6 +326,7 @@ FOREIGN_FILES: dict[str, tuple[bytes, str, str]] = {
     "small.html": (b"<html lang='en'><body>404</body></html>", "HTML page", "IRS103"),
     "model.h5": (b"\x89HDF\r\n\x1a\n" + bytes(40), "HDF5", "IRS104"),
     "model.xml": (b'<?xml version="1.0"?>\n<net name="resnet" version="11">\n<layers>', "OpenVINO", "IRS104"),
+    "model.bin": (b"\x3f" * 40, "model.xml, an OpenVINO model", "IRS103"),
     "other.xml": (b'<?xml version="1.0"?>\n<config/>', "XML file", "IRS103"),
     "model.mlmodel": (b"\x08\x05" + _ITEM, "Core ML", "IRS104"),
     "saved_model.pb": (b"\x08\x01\x12\xa0\x06\x0a\x10\x2a\x05serve" + bytes(20), "SavedModel", "IRS104"),
@@ -349,6 +350,7 @@ FOREIGN_FILES: dict[str, tuple[bytes, str, str]] = {
 def test_files_of_other_programs_are_named(name: str, tmp_path: Path) -> None:
     content, said, code = FOREIGN_FILES[name]
     path = tmp_path / name
+    (tmp_path / "model.xml").touch()
     path.write_bytes(content)
     with pytest.raises(LoadError) as refused:
         detect(path)
@@ -357,7 +359,11 @@ def test_files_of_other_programs_are_named(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("inside", "content", "said"),
-    [("Data/com.apple.CoreML/model.mlmodel", "model.mlmodel", "Core ML"), ("saved_model.pb", "saved_model.pb", "SavedModel")],
+    [
+        ("Data/com.apple.CoreML/model.mlmodel", "model.mlmodel", "Core ML"),
+        ("coremldata.bin", "model.mlmodel", "Core ML"),
+        ("saved_model.pb", "saved_model.pb", "SavedModel"),
+    ],
 )
 def test_folders_of_other_programs_are_named(inside: str, content: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "model.mlpackage" / inside
