@@ -11,7 +11,7 @@ from irscope.report.celltext import SIGNS
 from irscope.report.printable import cut_middle, display_width
 from irscope.report.report import Report
 from irscope.report.units import Kind, humanise
-from irscope.report.values import Provenance, plain
+from irscope.report.values import Provenance, Quantity, plain
 from irscope.training import Trace
 from irscope.tui.amounts import amount
 from irscope.tui.memory.lives import peak_text
@@ -93,6 +93,9 @@ def _parameters_span(results: Results, width: int, symbols: Symbols) -> Span:
     report = results.params
     if report is None:
         return _waiting("parameters", results.has_failed("params"), symbols)
+    total = report.summary.get("bytes")
+    if isinstance(total, Quantity) and total.shown is None:
+        return Span("parameters among the inputs")
     count, size = _summary_cell(report, "count", Kind.COUNT, symbols), _summary_cell(report, "bytes", Kind.BYTES, symbols)
     coverage = report.coverage
     partial = coverage is not None and coverage.known < coverage.total

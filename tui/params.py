@@ -17,7 +17,7 @@ from irscope.ir.graph import Node
 from irscope.report.report import Report
 from irscope.report.table import Table
 from irscope.report.units import Kind, humanise
-from irscope.report.values import bare, plain
+from irscope.report.values import Quantity, bare, plain
 from irscope.tui.actions import Action, bindings
 from irscope.tui.amounts import number_of
 from irscope.tui.analyses import report_of
@@ -209,7 +209,7 @@ class Params:
         """Return the tensor or module under the cursor."""
         row, key = self.table.selected, "name" if self.group == "tensors" else "module"
         table = self._tables.get("parameters" if self.group == "tensors" else "modules")
-        return "" if row is None or table is None else str(bare(table.cells(key)[row]))
+        return "" if row is None or table is None else str(bare(table.cells(key)[row]) or "")
 
     def open_module(self) -> bool:
         """Show the tensors of the selected module."""
@@ -252,8 +252,10 @@ class Params:
             parts.append("alerts unknown, V reads values")
         if self.filter_text and self.group == "tensors":
             parts.append(f"filter {self.symbols.clean(self.filter_text)}: {len(self.table):,} of {self.table.count:,}")
-        count_text = humanise(plain(summary.get("count")), Kind.COUNT, self.symbols.unknown)
-        parts.append(f"{count_text} in {humanise(plain(summary.get('bytes')), Kind.BYTES, self.symbols.unknown)}")
+        count, size = plain(summary.get("count")), plain(summary.get("bytes"))
+        if not isinstance(size, Quantity) or size.shown is not None:  # it is unknown where parameters are among the inputs
+            unknown = self.symbols.unknown
+            parts.append(f"{humanise(count, Kind.COUNT, unknown)} in {humanise(size, Kind.BYTES, unknown)}")
         return self.symbols.clean(separator.join(parts))
 
     def alert_lines(self, width: int, height: int) -> list[Line]:
