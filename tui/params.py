@@ -252,10 +252,10 @@ class Params:
             parts.append("alerts unknown, V reads values")
         if self.filter_text and self.group == "tensors":
             parts.append(f"filter {self.symbols.clean(self.filter_text)}: {len(self.table):,} of {self.table.count:,}")
-        count, size = plain(summary.get("count")), plain(summary.get("bytes"))
+        number, size = plain(summary.get("count")), plain(summary.get("bytes"))
         if not isinstance(size, Quantity) or size.shown is not None:  # it is unknown where parameters are among the inputs
             unknown = self.symbols.unknown
-            parts.append(f"{humanise(count, Kind.COUNT, unknown)} in {humanise(size, Kind.BYTES, unknown)}")
+            parts.append(f"{humanise(number, Kind.COUNT, unknown)} in {humanise(size, Kind.BYTES, unknown)}")
         return self.symbols.clean(separator.join(parts))
 
     def alert_lines(self, width: int, height: int) -> list[Line]:
