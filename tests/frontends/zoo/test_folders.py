@@ -95,7 +95,7 @@ def test_a_configuration_that_the_package_stumbles_over_is_the_folders_fault(cha
         _made(write_llama(tmp_path / "a", **changed))
 
 
-GENERATING = ["generate", "--device", "h100", "--prompt", "8", "--new", "2"]
+GENERATING = ["generate", "--prompt", "8", "--new", "2"]
 MODULES, SECONDS, BYTES = "irscope.frontends.zoo.packages._MOST_MODULES", "irscope.budget.FOLDER_SECONDS", "irscope.budget.FOLDER_BYTES"
 
 
