@@ -250,8 +250,6 @@ class ModelInfo:
     """None for a file of weights without a graph."""
     parameters: int | None = None
     parameter_bytes: int | None = None
-    are_inputs: bool = False
-    """True where parameters are among the inputs, and nobody says which."""
     bind: Mapping[str, int] = field(default_factory=dict)
     short_names: Mapping[str, str] = field(default_factory=dict)
     """Short names of open symbols with unwieldy ones, which `--bind` takes too."""
@@ -263,6 +261,8 @@ class ModelInfo:
     """Parameters of unknown size, which the numbers leave out: these are lower bounds then."""
     changed: str = ""
     """Effect of the transforms, such as "17 after the transforms": the numbers are those of the file."""
+    are_inputs: bool = False
+    """True where parameters are among the inputs, and nobody says which."""
 
     @property
     def sha256(self) -> str:

@@ -41,7 +41,7 @@ def test_the_page_has_every_suite_and_is_of_the_newest_version(kept: Path) -> No
     assert page.newest(kept.parent).name == "1.10.0.json"
     text = "\n".join(page._page(json.loads(kept.read_text())))
     assert "|a figure|1 CPU s|3 of a peer|at most 2 **missed**|" in text
-    assert "* another peer is not installed" in text and "0.100 CPU s" in text
+    assert "* another peer is not installed" in text and "0.100 CPU s" not in text, "the loop is for comparing files"
     assert text.count("Not measured yet.") == len(page.SUITES) - 1 == text.count("\n## ") - 1
 
 
