@@ -18,7 +18,7 @@ from irscope.diagnostics import few
 from irscope.errors import LoadError, UsageError
 from irscope.files import is_recording
 from irscope.frontends.files.archive import Archive
-from irscope.frontends.zoo.names import definitions
+from irscope.frontends.zoo.names import COREML_COMPILED, definitions
 from irscope.immutable import immutable
 from irscope.plugins import Plugin, plugins_by_name
 
@@ -76,6 +76,9 @@ def _is_frozen_graph(head: bytes) -> bool:
     return head[:1] == b"\x0a" and re.search(rb"\x12.(?:Placeholder|Const|NoOp|VarHandleOp|Variable)", head[:300], re.S) is not None
 
 
+_SOURCE: Final = "bring the PyTorch or ONNX model it was converted from"
+COREML: Final = Foreign("a Core ML model", _SOURCE, _is_coreml, _NO_READER)
+_OPENVINO: Final = Foreign("an OpenVINO model", "bring the ONNX file or the PyTorch model it was converted from", _is_openvino, _NO_READER)
 _WEB: Final = "the download ended on a web page: download the file itself (at a hub `hf download`, or the link that says raw or resolve)"
 FOREIGN: Final = (
     Foreign(
@@ -84,7 +87,7 @@ FOREIGN: Final = (
         _starts(LFS),
     ),
     Foreign("an HTML page", _WEB, _is_html),
-    Foreign("an OpenVINO model", "bring the ONNX file or the PyTorch model it was converted from", _is_openvino, _NO_READER),
+    _OPENVINO,
     Foreign("an XML file", "name the model file", _starts(b"<?xml", b"\xef\xbb\xbf<?xml")),
     Foreign(
         "an HDF5 file, as Keras writes it",
@@ -98,7 +101,7 @@ FOREIGN: Final = (
         _is_saved_model,
         _NO_READER,
     ),
-    Foreign("a Core ML model", "bring the PyTorch or ONNX model it was converted from", _is_coreml, _NO_READER),
+    COREML,
     Foreign(
         "a TensorFlow graph", "convert it: `python -m tf2onnx.convert --graphdef FILE --output model.onnx`", _is_frozen_graph, _NO_READER
     ),
@@ -170,7 +173,7 @@ _ARCHIVES: Final[tuple[tuple[str, str, Callable[[Mapping[str, object]], bool], s
     ),
     (
         "a Core ML package",
-        "bring the PyTorch or ONNX model it was converted from",
+        _SOURCE,
         lambda names: any(name.endswith(".mlmodel") for name in names),
         _NO_READER,
     ),
@@ -313,11 +316,10 @@ def _explain_other_files(head: bytes, path: Path) -> None:
         named = ", ".join(f"{text}:{name}" for name in there[:4]) or f"{text}:FUNCTION, which returns a module or (module, inputs)"
         message = "this is a script, not a model"
         hint = f"name what makes one: {named}; or `irscope simulate {text}` runs it, with `--fit` for the largest batch that fits"
+    elif path.name == COREML_COMPILED:
+        raise refusal(COREML, path)
     elif path.suffix == ".bin" and (described := path.with_suffix(".xml")).is_file():
-        message, hint = (
-            f"these are the weights of {described}, an OpenVINO model",
-            "bring the ONNX file or the PyTorch model it was converted from",
-        )
+        message, hint = f"these are the weights of {described}, {_OPENVINO.what}", _OPENVINO.advice
     elif path.suffix == ".toml":
         message, hint = "this is a file of settings, not a model", f"`irscope check {text}` holds the models that it lists to their budgets"
     else:

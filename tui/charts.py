@@ -58,7 +58,7 @@ class StepChart(ABC):
         self.time = ""
         """Kind of time, where the axis is time."""
         self.pointed = ""
-        """What the pointer is over."""
+        """Text of the band and step under the pointer; empty where it is elsewhere."""
 
     def use_time(self, seconds: Floats | None, what: str = "") -> None:
         """Make each place as wide as it takes time, of which `what` says whose it is; None for equal widths."""

@@ -495,14 +495,14 @@ class Overlay:
         return list(dict.fromkeys(names))
 
     def _listdir(self, path: Any = ".") -> list[Any]:
-        path = self._opened(path)
+        path = self._name_of_open(path)
         names = self._merged(path)
         if names is None:
             return self._named(self._real.listdir, path, self.reading(path))  # type: ignore[no-any-return]
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
 
     def _scandir(self, path: Any = ".") -> Any:
-        path = self._opened(path)
+        path = self._name_of_open(path)
         if self._merged(path) is None:
             return self._real.scandir(path)
         given = os.fspath(path)
@@ -511,7 +511,7 @@ class Overlay:
     def _getcwd(self) -> str:
         return self._real.getcwd() if self._is_aside else self._cwd()
 
-    def _opened(self, folder: Any) -> Any:
+    def _name_of_open(self, folder: Any) -> Any:
         """Return the name of a folder that may be an open one."""
         return self._seen(self._real.readlink(f"/proc/self/fd/{folder}")) if isinstance(folder, int) else folder
 
@@ -524,7 +524,7 @@ class Overlay:
             for name, index in (("dir_fd", place), ("src_dir_fd", 0), ("dst_dir_fd", 1)):
                 folder = kwargs.pop(name, None)
                 if folder is not None:
-                    given[index] = os.path.join(self._opened(folder), os.fsdecode(given[index]))
+                    given[index] = os.path.join(self._name_of_open(folder), os.fsdecode(given[index]))
             return function(*given, **kwargs)
 
         return named

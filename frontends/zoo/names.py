@@ -116,6 +116,8 @@ _GRAPHS: Final = (".onnx", ".pt2", ".irs")
 _WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 _GGUF: Final = (".gguf",)
 _LATER_PART: Final = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
+COREML_COMPILED: Final = "coremldata.bin"
+"""File in the folder of a compiled Core ML model, of no form that anybody states."""
 _USUAL: Final = ("model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin", "model.onnx")
 """Names that hubs give the weights of a model; the first that exists is taken."""
 _MOST_LISTED: Final = 6
@@ -183,9 +185,8 @@ def file_in(folder: Path) -> Path:
     if _is_broken(folder):
         hint = "copy it again; a file of weights in the folder can be named by itself"
         raise LoadError("its config.json is not a JSON object", code="IRS100", where=str(folder), hint=hint)
-    if "coremldata.bin" in names:
-        hint = "bring the PyTorch or ONNX model it was converted from"
-        raise LoadError("this is a Core ML model that was compiled", code="IRS104", where=str(folder), hint=hint)
+    if COREML_COMPILED in names:
+        return inside(folder, COREML_COMPILED)  # the refusal of this file says what the folder is
     package = configured_by(folder)
     graphs, weights = _ending(names, _GRAPHS), _ending(names, _WEIGHTS)
     # Of a split file the first part stands for all; what reads pictures lies beside the model that it is for.

@@ -289,8 +289,6 @@ class Program:
     path: str = ""
     given: dict[str, int] = field(default_factory=dict)
     """Integers a user bound that are no sizes: elements of small integer inputs, as "k" or "k_0"."""
-    bound: dict[str, str] = field(default_factory=dict)
-    """Symbols that were given a size, by their names and by what people call such a size."""
     metadata: dict[str, str] = field(default_factory=dict)
     """Facts that the file gives about itself: producer, opsets, versions."""
     origins: Sequence[int] = ()
@@ -340,6 +338,8 @@ class Program:
     """Properties of its run, and what its file leaves open."""
     observed: Observed | None = None
     """When a run made and dropped storages, for models that were watched while they ran."""
+    bound: dict[str, str] = field(default_factory=dict)
+    """Symbols that were given a size, by their names and by what people call such a size."""
 
     @property
     def root(self) -> Scope:

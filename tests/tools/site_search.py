@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _WEIGHTS = {"How do I ...": 1.2, "Contributing": 0.3}
-"""How much more a page counts than others, by its part of the site: answers come before the inside of irscope."""
+"""Weights of pages in a search, by their part of the site: answers come before the inside of irscope."""
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> None:
